@@ -33,7 +33,8 @@ from zkmigrate.lab.state import HostRecord
 class LabHost:
     """A host of a running lab.
 
-    pid: the container's PID 1 as seen from this machine, 0 if the host is down.
+    address: its IPv4 address in the lab's network. netns: the name of its network namespace. pid: the
+    container's PID 1 as seen from this machine, 0 if the host is down.
     """
 
     name: str
@@ -44,11 +45,11 @@ class LabHost:
     myid: int | None
     rack: str | None
     root: Path
-    """The host's root directory as seen from this machine. The host sees what is written here."""
+    """The host's root directory as seen from this machine. Files written here appear on the host."""
 
 
 class LabAccess:
-    """Access to a lab that exists in ``directory``; `Lab` adds what changes it."""
+    """Access to an existing lab in ``directory``. The subclass `Lab` also creates and removes labs."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -56,7 +57,7 @@ class LabAccess:
 
     @property
     def id(self) -> str:
-        """The lab's id, which is part of the name of everything the lab owns."""
+        """The lab's id, which is part of the name of every resource of the lab."""
         return self._record.id
 
     @property
@@ -66,7 +67,7 @@ class LabAccess:
 
     @property
     def record(self) -> state.LabRecord:
-        """The lab's record, read from disk."""
+        """The content of the lab's lab.json, read again from disk."""
         self._record = state.read(self.directory)
         return self._record
 
@@ -77,7 +78,7 @@ class LabAccess:
 
     @property
     def hosts(self) -> dict[str, LabHost]:
-        """The hosts by name, with their current processes. A host that is down has pid 0."""
+        """The hosts by name, with their current pids. A host that is down has pid 0."""
         record = self.record
         return {
             name: LabHost(
@@ -152,7 +153,7 @@ class LabAccess:
 
     @property
     def bridge_netns(self) -> str:
-        """The network namespace of the bridge. Each port is named after its host; the operator's is `op`."""
+        """The network namespace of the bridge. Ports have the names of hosts; the operator's port is `op`."""
         return network.netns(self.id, network.BRIDGE)
 
     # -- run commands in it
@@ -166,10 +167,10 @@ class LabAccess:
         timeout_s: float = 60,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command as root inside a host, without ssh: for setup and for checks.
+        """Run a command as root inside a host, without ssh, for setup and checks.
 
-        Raises LabError after `timeout_s` seconds, and with `check` also for an exit code other than 0, with
-        the output.
+        stdin: text for the command's standard input. Raises LabError with the command's output if it does not
+        end within `timeout_s` seconds, or, with `check`, if it exits with another code than 0.
         """
         command = lab_host.exec_argv(self._leader(host), argv)
         try:
@@ -189,9 +190,9 @@ class LabAccess:
 
     @contextlib.contextmanager
     def operator(self) -> Iterator[None]:
-        """Move the calling thread into the operator's network namespace, and back at the end.
+        """Move the calling thread into the operator's network namespace for the block.
 
-        Sockets and threads created inside stay there.
+        Sockets and threads created inside the block stay in that namespace.
         """
         with network.inside(self.operator_netns):
             yield
@@ -203,7 +204,7 @@ class LabAccess:
     def run_module(self, module: str, *words: str, timeout_s: float) -> str:
         """Run a Python module in the operator's network and return its standard output.
 
-        Raises LabError if it fails.
+        Raises LabError if the module exits with another code than 0.
         """
         argv = self.operator_command([sys.executable, "-m", module, *words])
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -212,13 +213,13 @@ class LabAccess:
         return done.stdout
 
     def client_command(self, argv: Sequence[str]) -> list[str]:
-        """Return the command that runs `argv` in client1's network namespace, with this machine's files."""
+        """Return the command that runs `argv` in the network of host client1, with this machine's files."""
         return ["ip", "netns", "exec", network.netns(self.id, f"{Role.CLIENT}1"), *argv]
 
     def ssh_command(self, host: str, argv: Sequence[str] = ()) -> list[str]:
-        """Return the command of a real ssh login to a host, from the operator's namespace.
+        """Return the command of a real ssh login to a host, from the operator's network namespace.
 
-        The login is that of the unprivileged user. Raises LabError if the program ssh is not installed.
+        The login uses the unprivileged user. Raises LabError if the program ssh is not installed.
         """
         if shutil.which("ssh") is None:
             raise LabError("the program ssh is not on this machine; install the package openssh-client")
@@ -231,7 +232,10 @@ class LabAccess:
 
     @contextlib.contextmanager
     def zookeeper(self, ensemble: str = Role.SOURCE, timeout_s: float = 30) -> Iterator[KazooClient]:
-        """Connect a kazoo client from the operator's namespace to one ensemble, without chroot."""
+        """Yield a kazoo client, connected from the operator's namespace to one ensemble, without chroot.
+
+        timeout_s: the time limit for the connection in seconds.
+        """
         servers = ",".join(f"{plan.address}:{CLIENT_PORT}" for plan in self.members(ensemble))
         with self.operator():
             client = KazooClient(hosts=servers, timeout=10)

@@ -1,8 +1,8 @@
 """Save a baseline: the sessions, owners of ephemerals and controller epoch that servers report at one moment.
 
-It is saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``). ``before`` is taken right
-before the cut-over stage, not at FENCE, where only the tool may read the servers. A session that is lost
-between the two counts as not preserved.
+A baseline is saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``). ``before`` is
+saved right before the cut-over stage, not at FENCE, where only the tool may read the servers. A session that
+is lost between this baseline and FENCE is reported as not preserved.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def save_baseline(lab: Lab, path: Path) -> None:
 def baseline(lab: Lab) -> dict[str, Any]:
     """Return dest's sessions, the ephemerals under the chroot with owner and czxid, and the controller epoch.
 
-    While dest observes, the sessions are those that its hosts serve (``cons``); once it leads, all that the
-    leader knows (``dump``). The operator's own session is left out. Raises LabError if a dest host does not
-    answer.
+    While dest observes, the result has the sessions that dest's hosts serve (``cons``); once dest leads, it
+    has all sessions that the leader knows (``dump``). The operator's own session is left out. Raises LabError
+    if a dest host does not answer.
     """
     with lab.operator():
         sessions = _served(lab)

@@ -1,7 +1,7 @@
-"""Describe gateways and mirrors between two clusters; they run this source tree and this machine's Python.
+"""Describe the gateways and mirrors between two clusters.
 
-Their units are those of docs/examples/systemd. All functions compute values only, except `program`, which
-inspects this process.
+They run this source tree with this machine's Python, by the systemd units in docs/examples/systemd. All
+functions only compute values, except `program`, which inspects this process.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ GATEWAY_PROGRAM = f"/usr/bin/sudo -n -u {OWN_USER} {PROGRAM}"
 """The command with which the ssh account sends orders to the gateway."""
 STATE = "/var/lib/zkmigrate-gateway"
 APP = LISTENER = "clients"
-"""Every client of the listener belongs to this application."""
+"""The name of the listener, and of the only application, to which all of its clients belong."""
 EXAMPLES = provision.POM.parents[1] / "docs" / "examples" / "systemd"
 _MIRROR = "zkmigrate-mirror-new.service"
-"""The example unit that every copier's unit is copied from. It reads the .env file of the same name."""
+"""The example unit from which every copier's unit is made. It reads the .env file of the same name."""
 _PYTHON, _CODE, _PACKAGES = "/opt/python", "/opt/zkmigrate", "/opt/zkmigrate-packages"
 _LAUNCHER = f"""#!/bin/sh
 export PYTHONHOME={_PYTHON} PYTHONPATH={_CODE}:{_PACKAGES} LD_LIBRARY_PATH={_PYTHON}/lib
@@ -35,7 +35,7 @@ exec {_PYTHON}/bin/python3 -m zkmigrate "$@"
 
 
 def program() -> dict[str, Path]:
-    """Return the paths of Python, its packages and this code, by their path inside a host."""
+    """Return the paths on this machine of Python, its packages and this code, by their path inside a host."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     code = Path(__file__).resolve().parents[2]
     found = {
@@ -51,7 +51,7 @@ def program() -> dict[str, Path]:
 
 
 def other(spec: LabSpec, cluster: str) -> str:
-    """Return the name of the cluster that is not this one."""
+    """Return the name of the other one of the lab's two clusters."""
     [found] = (one.name for one in shape_of(spec).clusters if one.name != cluster)
     return found
 
@@ -74,14 +74,14 @@ def ports_of(spec: LabSpec) -> dict[str, dict[int, int]]:
 
 
 def ports(spec: LabSpec, cluster: str = "") -> list[tuple[str, int]]:
-    """Return address and port of every gateway for each broker, of one cluster or of all if none is named."""
+    """Return address and port of every gateway for each broker, of one cluster or ("") of all clusters."""
     gateways = [plan.address for plan in hosts_of(spec) if plan.role is Role.GATEWAY]
     own = [port for name, of in ports_of(spec).items() if cluster in ("", name) for port in of.values()]
     return [(address, port) for address in gateways for port in own]
 
 
 def mirror_unit(cluster: str) -> str:
-    """Return the name of the unit that copies to this cluster from the other one."""
+    """Return the name of the systemd unit that copies to this cluster from the other cluster."""
     return _MIRROR.replace("new", cluster)
 
 
@@ -90,7 +90,7 @@ def mirror_environment(
 ) -> HostFile:
     """Return the environment file of the unit that copies to a cluster.
 
-    share: the copier's number, and how many copiers there are.
+    topics: the topics to copy. share: the copier's number from 1, and how many copiers there are.
     """
     source = other(spec, target)
     values = {
@@ -124,7 +124,7 @@ def _by_id(values: Mapping[int, str | int]) -> dict[str, str | int]:
 
 
 def files(spec: LabSpec, host: HostPlan) -> Sequence[HostFile]:
-    """Return the files that only gateways and mirrors have; none for other hosts."""
+    """Return the additional files of a gateway or mirror host; none for other hosts."""
     if host.role not in ROLES:
         return ()
     common = [HostFile(PROGRAM, _LAUNCHER, 0o755), HostFile("/etc/zkmigrate", None, 0o755)]

@@ -1,7 +1,7 @@
 """Create the topic for the produce canary in a lab.
 
-``python -m zkmigrate.lab.canary_topic BOOTSTRAP ID …`` creates it through the brokers at BOOTSTRAP, in a
-network that reaches them. Each broker ID is the preferred leader of one partition.
+``python -m zkmigrate.lab.canary_topic BOOTSTRAP ID …`` creates the topic through the brokers at BOOTSTRAP. It
+must run in a network that reaches the brokers. Each broker ID becomes the preferred leader of one partition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _LIMIT_S = 60
 
 
 def make(lab: Lab) -> str:
-    """Create the topic in a lab whose brokers are up, and return its name. Raises LabError if that fails."""
+    """Create the topic in a lab whose brokers are up, and return the topic's name.
+
+    Raises LabError if the topic cannot be created.
+    """
     brokers = lab.role(Role.BROKER)
     bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in brokers)
     ids = [str(lab.plans[host.name].number) for host in brokers]
@@ -28,12 +31,12 @@ def make(lab: Lab) -> str:
 
 
 def assigned(ids: Sequence[int]) -> list[list[int]]:
-    """Return for each broker the replicas of the partition that it leads: at most three brokers."""
+    """Return the replicas of one partition for each broker, with that broker first: at most three brokers."""
     return [[*ids[n:], *ids[:n]][:_REPLICAS] for n in range(len(ids))]
 
 
 def acknowledged(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Count the records that each broker acknowledged, from a run's samples."""
+    """Return the number of records that each broker acknowledged, by broker. rows: a run's samples."""
     counts: dict[str, int] = {}
     for row in rows:
         if row.get("kind") == "produce":
@@ -44,7 +47,7 @@ def acknowledged(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def main(bootstrap: str, *ids: str) -> None:
-    """Create the topic through the brokers at `bootstrap`."""
+    """Create the topic through the brokers at `bootstrap`. ids: the broker ids."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     from zkmigrate.lab.load.producer import wait_for_metadata

@@ -1,8 +1,8 @@
 """Record answers and files of real servers as test data: four-letter words, configs, listings, data files.
 
-The layout is `manifest.json` (versions, spec, time, and the origin of each file), then one directory per
-host. The recording is unchanged, but ZooKeeper's data files are compressed (a new transaction log is 64 MB of
-zeros on disk).
+A recording is `manifest.json` (versions, spec, time, and the origin of each file), and one directory per
+host. Files are recorded unchanged, except that ZooKeeper's data files are compressed (a new transaction log
+is 64 MB of zeros on disk).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from zkmigrate.lab.spec import HostPlan, Role
 from zkmigrate.lab.wait import Progress, silent
 
 WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "cons", "dump", "envi", "isro", "wchs", "wchc", "wchp")
-"""Four-letter words that only read."""
+"""The four-letter words that do not change the server."""
 _SERVERS = (Role.SOURCE, Role.DEST, *service.KAFKA)
 """The roles whose servers are recorded."""
 
 
 @dataclass(frozen=True)
 class Capture:
-    """One recorded file: its name below the host's directory and the command whose output it is."""
+    """One recorded file: its name below the host's directory, and the command that prints its content."""
 
     file: str
     command: tuple[str, ...]
 
 
 def captures(role: Role) -> tuple[Capture, ...]:
-    """Return the commands to run on a host of this role."""
+    """Return the files to record on a host of this role, each with the command that prints its content."""
     common = (
         Capture("ss.txt", ("ss", "-tanp")),
         Capture("iptables-save.txt", ("iptables-save",)),
@@ -62,7 +62,7 @@ def captures(role: Role) -> tuple[Capture, ...]:
 
 
 def copied(role: Role) -> tuple[str, ...]:
-    """Return glob patterns, below the host's root, of the configuration files to copy."""
+    """Return glob patterns, relative to the host's root, of the configuration files to copy."""
     if role in service.KAFKA:
         meta = ("meta.properties", "disk*/meta.properties")
         return ("etc/kafka/server.properties", *(f"var/lib/kafka/{name}" for name in meta))
@@ -72,7 +72,7 @@ def copied(role: Role) -> tuple[str, ...]:
 
 
 def compressed(role: Role) -> tuple[str, ...]:
-    """Return glob patterns, below the host's root, of the data files to copy compressed."""
+    """Return glob patterns, relative to the host's root, of the data files to copy compressed."""
     if role in (Role.SOURCE, Role.DEST):
         return ("var/lib/zookeeper/version-2/log.*", "var/lib/zookeeper/version-2/snapshot.*")
     return ()
@@ -144,7 +144,7 @@ def _record_words(lab: Lab, host: LabHost, directory: Path) -> dict[str, object]
 
 
 def record_files(host: LabHost, directory: Path) -> dict[str, object]:
-    """Copy a host's configuration and data files into `directory`; return each one's origin, by name."""
+    """Copy a host's configuration and data files to `directory`. Return each file's origin, by name."""
     found: dict[str, object] = {}
     kinds = ((copied(host.role), _copy), (compressed(host.role), _compress))
     for pattern, keep in [(pattern, keep) for patterns, keep in kinds for pattern in patterns]:

@@ -28,7 +28,7 @@ from zkmigrate.lab.spec import LabSpec
 
 
 class LabGroup(click.Group):
-    """Turn the lab's errors into one line on standard error and exit code 1."""
+    """A command group that prints an error of the lab as one line on standard error, with exit code 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -50,7 +50,10 @@ def _progress(line: str) -> None:
 
 
 def _pairs(values: tuple[str, ...], what: str) -> dict[str, str]:
-    """Return `NAME=VALUE` words as a dict. Raises UsageError for a word without `=`."""
+    """Return words of the form `NAME=VALUE` as a dict. Raises UsageError for a word without `=`.
+
+    what: the option's name for the message.
+    """
     for value in values:
         if "=" not in value:
             raise click.UsageError(f"{what} {value!r}: needed: NAME=VALUE")
@@ -65,7 +68,7 @@ def _numbers(values: dict[str, str], what: str) -> dict[str, int]:
 
 
 def _shape(file: Path) -> Shape:
-    """Read the shape from a YAML file."""
+    """Read the shape of a lab from a YAML file. Raises LabError."""
     try:
         return Shape.from_json(YAML(typ="safe").load(file))
     except YAMLError as error:
@@ -76,7 +79,7 @@ _DEFAULT = LabSpec()
 
 
 def _option(option: str, field: str, text: str) -> Callable[[F], F]:
-    """Return an option for a field of the spec, with the field's type and default."""
+    """Return a command-line option for a field of the lab's spec, with the field's default."""
     return click.option(option, field, default=getattr(_DEFAULT, field), show_default=True, help=text)
 
 
@@ -171,7 +174,7 @@ def status(named: str | None, as_json: bool) -> None:
 
 
 def _become(command: list[str]) -> NoReturn:
-    """Replace this process by a command. Raises LabError if its program does not exist."""
+    """Replace this process by a command. Raises LabError if the command's program does not exist."""
     sys.stdout.flush()
     try:
         os.execvp(command[0], command)
@@ -184,9 +187,9 @@ def _become(command: list[str]) -> NoReturn:
 @click.argument("host")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(named: str | None, host: str, command: tuple[str, ...]) -> None:
-    """Log in to HOST from the operator's network.
+    """Log in to HOST by ssh from the operator's network.
 
-    The account is the unprivileged user.
+    The login uses the unprivileged user. With COMMAND, run that command and end.
     """
     _become(labs.find(named).ssh_command(host, command))
 
@@ -198,7 +201,7 @@ def ssh(named: str | None, host: str, command: tuple[str, ...]) -> None:
 def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND in the operator's network namespace.
 
-    It sees this machine's files.
+    COMMAND uses this machine's files.
     """
     found = labs.find(named)
     if sys.stdin.isatty() and sys.stdout.isatty():
@@ -207,9 +210,10 @@ def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None
 
 
 def shell_prompt(lab_id: str, where: str, command: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that put the lab and host into an interactive shell's prompt; none for other commands.
+    """Return the words that show lab and host in the prompt of an interactive shell; none for other commands.
 
-    They go before the command. Bash reads files that set PS1, so PROMPT_COMMAND sets it again afterwards.
+    The words are put before the command. Bash reads files that set PS1, so PROMPT_COMMAND sets PS1 again
+    afterwards.
     """
     shell, options = PurePosixPath(command[0]).name, command[1:]
     if shell not in _SHELLS or not set(options) <= {"-i", "-l"}:

@@ -1,10 +1,10 @@
 """Run the demos of playbooks that move partitions, on six loaded brokers in three racks, and judge them.
 
-``kafka_reassign``: broker 6 joins late. Three plans of ``zkmigrate placement`` follow one another: scale by
-that broker, rebalance, and one more replica for a topic.
+``kafka_reassign``: broker 6 joins late. Three plans of ``zkmigrate placement`` are run one after another: add
+that broker, rebalance, and add a replica for a topic.
 
-``kafka_remove_brokers``: brokers 5 and 6 are removed, while every second topic that is created names one of
-them. With ``--policy`` our CreateTopicPolicy refuses that.
+``kafka_remove_brokers``: brokers 5 and 6 are removed. Meanwhile topics are created, and every second new
+topic has a replica on one of these brokers. With ``--policy`` our CreateTopicPolicy refuses such topics.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ LOAD: Mapping[str, Any] = {
     "produce_plan": ((40.0, 300.0), (3600.0, 100.0)),
     "metadata_create_every": 1,
 }
-"""120 MB first, so that there is something to move; then 1 MB/s.
+"""The load: first 120 MB, so that there is something to move, and then 1 MB/s.
 
 A topic is created every second.
 """
 LOADED_WITH = 11_000
-"""The number of records before the first run.
+"""The number of records that must be acknowledged before the first run.
 
-With fewer, the brokers' free bytes are so even that a plan moves nothing.
+With fewer records, the brokers' free bytes are so even that a plan moves nothing.
 """
 RUN_S, FLOWING_S = 1500.0, 240.0
 ALL = ("--topics", "load-.*", "--partition-size-threshold", "0", "--brokers", "-2")
@@ -56,22 +56,22 @@ PLANS: Mapping[str, tuple[str, ...]] = {
     "rebalance": ("rebalance", *ALL, "--any-broker"),
     "replication": ("rebuild", "--topics", "load-b", "--brokers", "-2", "--replication", "3"),
 }
-"""The words of ``zkmigrate placement`` that make each plan, in the order of the runs."""
+"""The arguments of ``zkmigrate placement`` for each plan, in the order of the runs."""
 REMOVED = (5, 6)
 REMOVE_SETS: Mapping[str, Sequence[Sequence[int]]] = {
     "load-a": ((1, 2, 3), (4, 5, 6), (5, 6, 1), (6, 4, 2), (2, 3, 5), (3, 1, 6)),
     "load-b": ((5, 6), (6, 5), (1, 5), (2, 6), (3, 4), (4, 1)),
 }
 BORN = ((5, 1, 2), (6, 2, 3), (1, 5, 3), (2, 3, 6))
-"""The replica sets of every second created topic."""
+"""The replica sets for every second topic that is created during the run."""
 
 
 @dataclass(frozen=True)
 class Moved:
     """One finished run.
 
-    began_ns, ended_ns: CLOCK_MONOTONIC. partitions: how many the plan moves. wrong: the partitions that are
-    not as planned afterwards, in words.
+    began_ns, ended_ns: CLOCK_MONOTONIC. partitions: how many partitions the plan moves. wrong: a text for
+    each partition that is not as planned afterwards.
     """
 
     name: str
@@ -83,7 +83,10 @@ class Moved:
 
 @dataclass
 class ClusterDemo(ABC):
-    """A demo in a lab that is up. limit_s: the longest allowed pause between acknowledgements, seconds."""
+    """A demo in a lab that is up.
+
+    directory: receives the results. limit_s: the longest allowed pause between acknowledgements, in seconds.
+    """
 
     playbook: ClassVar[str]
     load: ClassVar[Mapping[str, Any]] = LOAD
@@ -99,7 +102,7 @@ class ClusterDemo(ABC):
         self.site = ClusterSite(self.lab, self.directory, self.progress, self.load, self.late)
 
     def play(self) -> dict[str, Any]:
-        """Start the load, run the playbook and judge; return the content of ``result.json``."""
+        """Start the load, run the playbook and judge the run. Return the content of ``result.json``."""
         load = self.site.load
         try:
             self.begin()
@@ -128,7 +131,7 @@ class ClusterDemo(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Create the load's topics; start producer and consumer."""
+        """Create the load's topics, and start producer and consumer."""
 
     @abstractmethod
     def act(self) -> None:
@@ -139,29 +142,29 @@ class ClusterDemo(ABC):
         """Yield the claims that only this demo makes."""
 
     def late_births(self, _history: RunHistory) -> Collection[str]:
-        """Return the partitions that were created while brokers stopped."""
+        """Return the names of the partitions that were created while brokers stopped."""
         return ()
 
     def start_clients(self) -> None:
-        """Start producer and consumer."""
+        """Start producer and consumer, and wait until they work."""
         self.progress("load: producer and consumer start")
         self.site.load.start(("producer", "consumer"))
         self.site.load.wait_flowing(("producer", "consumer"), FLOWING_S)
 
     def start_births(self) -> None:
-        """Start to create a topic every second."""
+        """Start the process that creates a topic every second, and wait until it works."""
         self.progress("load: from here on a topic is created every second")
         self.site.load.start(("metadata",))
         self.site.load.wait_flowing(("metadata",), FLOWING_S)
 
     def ran(self, operator: Operator) -> tuple[int, int]:
-        """Run the playbook as an operator does; return when it began and ended, in ns of CLOCK_MONOTONIC."""
+        """Run the playbook as an operator does. Return its begin and end in ns of CLOCK_MONOTONIC."""
         began_ns = time.monotonic_ns()
         operator.through("run", "run", "--playbook", self.playbook, limit_s=RUN_S, progress=self.progress)
         return began_ns, time.monotonic_ns()
 
     def done(self, run: Moved) -> None:
-        """Keep a finished run and report it."""
+        """Add a finished run to ``runs``, and report the run as progress."""
         self.runs.append(run)
         took_s = (run.ended_ns - run.began_ns) / 1e9
         wrong = f"{len(run.wrong)} not as planned"
@@ -248,7 +251,7 @@ DEMOS: Mapping[str, type[ClusterDemo]] = {REASSIGN: ReassignDemo, REMOVE: Remove
 
 
 def born_within(metadata: Recording, span: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the partitions of topics whose creation was requested during a span of a step."""
+    """Yield the partitions of topics whose creation was requested during a step. span: the step's times."""
     for made in metadata.of("op"):
         asked_ns = made.get("started_mono_ns", 0)
         if made["op"] == "create_topic" and span["start_mono_ns"] <= asked_ns <= span["end_mono_ns"]:
@@ -258,8 +261,10 @@ def born_within(metadata: Recording, span: Mapping[str, Any]) -> Iterator[str]:
 def gone_claim(running: Collection[int], named: Collection[str], left: Collection[str]) -> Claim:
     """Return the claim ``removed_brokers_gone`` about the brokers that a run removed.
 
-    It holds if they are stopped, are in no partition, and have no partition directories on their disks. left:
-    partition directories on their disks, except those of topics created while the brokers stopped.
+    The claim holds if the brokers are stopped, no partition has a replica on them, and their disks have no
+    partition directories. running: ids of removed brokers that run. named: partitions with a replica on one
+    of them. left: partition directories on their disks, except those of topics created while the brokers
+    stopped.
     """
     odd = [f"broker {id} runs" for id in running]
     odd += [f"{name} names one" for name in named]
@@ -275,9 +280,9 @@ def version_claim(seen: str, wanted: str) -> Claim:
 
 
 def planned_claim(runs: Iterable[Moved], wanted: tuple[str, ...]) -> Claim:
-    """Return the claim ``sets_as_planned``: each run moved its partitions to their planned sets, in sync.
+    """Return the claim ``sets_as_planned``: each run moved its partitions to the planned replicas, in sync.
 
-    The value is how many partitions each run moved.
+    The claim's value is the number of partitions that each run moved. wanted: the names of the runs.
     """
     done = {run.name: run for run in runs}
     wrong = [f"{run.name}: {odd}" for run in done.values() for odd in run.wrong]
@@ -289,9 +294,9 @@ def planned_claim(runs: Iterable[Moved], wanted: tuple[str, ...]) -> Claim:
 
 
 def p99_claim(producer: Recording, runs: Iterable[Moved]) -> Claim:
-    """Return the claim ``produce_p99_ms``, for records sent during each run and for those sent outside runs.
+    """Return the claim ``produce_p99_ms``: the p99 of produce latency in each run, and outside all runs.
 
-    It is a figure without a limit.
+    The value is a figure without a limit.
     """
     acks = producer.of("ack")
     spans = {run.name: (run.began_ns, run.ended_ns) for run in runs}

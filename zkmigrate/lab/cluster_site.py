@@ -46,21 +46,22 @@ SETS: Mapping[str, Sequence[Sequence[int]]] = {
     "load-a": ((1, 2, 3), (2, 3, 4), (3, 4, 2), (4, 2, 3), (1, 3, 5), (2, 4, 3)),
     "load-b": ((1, 2), (2, 3), (3, 4), (4, 2), (1, 5), (2, 4)),
 }
-"""The first replica sets of the load's topics: uneven, and not on broker 6."""
+"""The first replica lists of the load's topics: uneven, and without broker 6."""
 FOREIGN = ("load-a", "leader.replication.throttled.replicas", "0:9")
-"""A throttle setting that another user has made before. It has no effect."""
+"""A throttle setting that another user has made before the run: topic, key and value. It has no effect."""
 POLICY_FILE = "/etc/kafka/excluded-brokers"
-"""The file on a broker's host that our policy reads."""
+"""The file with excluded broker ids on a broker's host, which our CreateTopicPolicy reads."""
 _READY_S, _REQUEST_S = 360.0, 60.0
 
 
 def six_brokers(
     version: str, *, disk_mb: int = 2048, small: Mapping[int, int] | None = None, policy: bool = False
 ) -> LabSpec:
-    """Return the lab: with ZooKeeper up to Kafka's last release with it, else with KRaft on brokers 1 to 3.
+    """Return the spec of a lab with six brokers in three racks.
 
-    disk_mb: the size of each broker's disk. small: other sizes, by broker id. policy: the brokers load our
-    CreateTopicPolicy. Raises LabError for a release with neither.
+    The cluster uses ZooKeeper up to Kafka's last release with ZooKeeper, otherwise KRaft with controllers on
+    brokers 1 to 3. disk_mb: the size of each broker's disk in megabytes. small: other sizes, by broker id.
+    policy: whether the brokers load our CreateTopicPolicy. Raises LabError for a release with neither.
     """
     zookeeper = release(version) <= LAST_ZOOKEEPER
     if not zookeeper and release(version) < FIRST_KRAFT:
@@ -91,8 +92,8 @@ def host_of(broker: int) -> str:
 class ClusterSite:
     """The lab, its load that records to ``directory/history``, and the operator's runs below ``directory``.
 
-    load_options: fields of ``LoadConfig`` besides the cluster's addresses. late: brokers that join later, so
-    the load's clients do not start with them.
+    load_options: fields of ``LoadConfig`` besides the cluster's addresses. late: ids of brokers that join
+    later. The load's clients do not get their addresses.
     """
 
     lab: Lab
@@ -113,7 +114,7 @@ class ClusterSite:
     # --- the cluster ----------------------------------------------------------------------------------------
 
     def create_topics(self, sets: Mapping[str, Sequence[Sequence[int]]] = SETS) -> None:
-        """Create topics with these replica sets; `min.insync.replicas` allows one replica to fail."""
+        """Create topics with these replica lists; `min.insync.replicas` allows one replica to fail."""
         new = [
             NewTopic(
                 name,
@@ -129,7 +130,7 @@ class ClusterSite:
                 _confirmed(answer)
 
     def set_topic(self, topic: str, key: str, value: str) -> None:
-        """Set a config of a topic, as another user does."""
+        """Set a config of a topic directly, as another user would."""
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         with self.lab.operator():
@@ -141,22 +142,22 @@ class ClusterSite:
 
     @contextlib.contextmanager
     def _asked(self) -> Iterator[Brokers]:
-        """Open a connection to the brokers. Raises LabError if they do not answer."""
+        """Yield a connection to the brokers. Raises LabError if they do not answer."""
         with self.lab.operator(), answered(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
             yield brokers
 
     def partitions(self) -> dict[str, Partition]:
-        """Return every partition as the brokers report it now, by name."""
+        """Return the state of every partition as the brokers report it now, by name such as ``a-0``."""
         with self._asked() as brokers:
             return brokers.partitions()
 
     def in_flight(self) -> dict[str, tuple[int, ...]]:
-        """Return the replicas that are being added now, by partition."""
+        """Return the broker ids of the replicas that are being added now, by partition."""
         with self._asked() as brokers:
             return brokers.in_flight()
 
     def settings(self) -> dict[str, dict[str, str]]:
-        """Return every throttle setting that the brokers report."""
+        """Return every throttle setting that the brokers report, by broker or topic and by key."""
         with self._asked() as brokers:
             return brokers.settings()
 
@@ -187,7 +188,7 @@ class ClusterSite:
         self.lab.wait_for_brokers(deadline_s=_READY_S)
 
     def start_broker_alone(self, broker: int) -> None:
-        """Start a broker once its old session has ended, because it does not start before."""
+        """Start a broker once its old session has ended. Before that the broker would refuse to start."""
         self.lab.wait_until_unregistered(CLUSTER, broker, _READY_S)
         fault.start(self.lab, host_of(broker))
 
@@ -203,26 +204,26 @@ class ClusterSite:
         return found[-1]
 
     def wait_for_step(self, step: int, limit_s: float) -> None:
-        """Wait until the producer has reached this step of its plan."""
+        """Wait until the producer has reached this step of its plan. limit_s: in seconds."""
         wait_for_step(self.history, step, limit_s)
 
     def wait_for_records(self, count: int, limit_s: float) -> None:
-        """Wait until this many records are acknowledged; a busy machine writes fewer of them per step."""
+        """Wait until this many records are acknowledged. A busy machine writes fewer records per step."""
         wait_for_records(self.history, count, limit_s)
 
     def other_load(self, name: str, **options: Any) -> LoadRunner:
-        """Return a further load, which records to a directory of this name."""
+        """Return a second load, which records to ``directory/NAME``. options: fields of ``LoadConfig``."""
         own = of_cluster(self.lab.spec, CLUSTER)
         return runner_for(self.lab, self.directory / name, **{**own, **options})
 
     # --- the tool -------------------------------------------------------------------------------------------
 
     def inventory(self, path: Path, further: Mapping[str, Any]) -> Path:
-        """Write an inventory of the cluster with a playbook's own sections, and return its path."""
+        """Write an inventory of the cluster and return its path. further: the playbook's own sections."""
         return write_cluster_inventory(self.lab, path, CLUSTER, further)
 
     def placement(self, run: str, *words: str) -> dict[str, tuple[int, ...]]:
-        """Create ``plan.json`` of a run by ``zkmigrate placement``; return the planned sets by partition."""
+        """Create a run's ``plan.json`` by ``zkmigrate placement``. Return the new replicas by partition."""
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
         inventory = self.inventory(folder / "cluster.yml", {})
@@ -236,7 +237,7 @@ class ClusterSite:
         return sets_of(out)
 
     def moves(self, run: str, **section: Any) -> Operator:
-        """Return the operator for a run of ``kafka_reassign`` with this run's plan.
+        """Return the operator for a run of ``kafka_reassign`` that uses the run's ``plan.json``.
 
         section: further keys of the section ``reassign``.
         """
@@ -247,14 +248,14 @@ class ClusterSite:
         return self.operator(run, {"reassign": wanted})
 
     def operator(self, run: str, sections: Mapping[str, Any]) -> Operator:
-        """Return the operator for a run with a playbook's own sections in its inventory."""
+        """Return the operator for a run. sections: the playbook's own sections of the inventory."""
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
         self.inventory(folder / "migration.yml", sections)
         return Operator(self.lab, folder, run)
 
     def write_plan(self, run: str, sets: Mapping[str, Sequence[int]]) -> None:
-        """Write a given plan as Kafka's reassignment JSON."""
+        """Write these replica lists as a run's ``plan.json``, in Kafka's reassignment format."""
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
         rows = []
@@ -266,7 +267,7 @@ class ClusterSite:
 
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
-    """Raise LabError if the cluster does not answer a request that the block sends."""
+    """Convert errors of requests to the cluster in the block to LabError."""
     try:
         yield
     except (KafkaException, KafkaError, KazooException, OSError) as error:
@@ -274,7 +275,7 @@ def answered() -> Iterator[None]:
 
 
 def when_answered(missing: Callable[[], str | None]) -> Callable[[], str | None]:
-    """Return the condition for a disturbed cluster, where a missing answer counts as not yet met."""
+    """Return a condition that treats a missing answer of the cluster as not yet met."""
 
     def asked() -> str | None:
         try:
@@ -286,7 +287,7 @@ def when_answered(missing: Callable[[], str | None]) -> Callable[[], str | None]
 
 
 def _confirmed(answer: Future[Any]) -> None:
-    """Wait until the brokers confirm. Raises LabError if they refuse or do not answer."""
+    """Wait until the brokers confirm a change. Raises LabError if they refuse or do not answer."""
     try:
         answer.result(_REQUEST_S)
     except (KafkaException, TimeoutError) as error:
@@ -305,7 +306,7 @@ def wait_for_step(history: Path, step: int, limit_s: float) -> None:
 
 
 def wait_for_records(history: Path, count: int, limit_s: float) -> None:
-    """Wait until so many records of the producer that records to this directory are acknowledged."""
+    """Wait until `count` records of the producer that records to this directory are acknowledged."""
     follower = Follower(history, "producer")
     seen = 0
 
@@ -318,15 +319,15 @@ def wait_for_records(history: Path, count: int, limit_s: float) -> None:
 
 
 def sets_of(plan: Path) -> dict[str, tuple[int, ...]]:
-    """Return the replica sets of a reassignment JSON, by partition."""
+    """Return the replica lists of a file in Kafka's reassignment format, by partition."""
     rows = json.loads(plan.read_text())["partitions"]
     return {f"{row['topic']}-{row['partition']}": tuple(row["replicas"]) for row in rows}
 
 
 def not_as(partitions: Mapping[str, Partition], wanted: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the partitions that differ from the wanted sets, in words.
+    """Return a text for each partition that is not as wanted.
 
-    They have another set or order, or a replica that is not in sync.
+    Such a partition has other replicas, another order of replicas, or a replica that is not in sync.
     """
     odd = []
     for name, ids in wanted.items():

@@ -9,9 +9,9 @@ from zkmigrate.lab.failure import LabError
 
 
 def run(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 60) -> str:
-    """Run a program and return its standard output.
+    """Run a program and return its standard output. stdin: text for the program's standard input.
 
-    Raises LabError, with the program's output, if it is missing, fails or exceeds `timeout_s` seconds.
+    Raises LabError with the program's output if it is missing, fails or takes more than `timeout_s` seconds.
     """
     try:
         done = subprocess.run(

@@ -1,12 +1,13 @@
 """Manage the control groups of a lab's hosts.
 
-`systemd-nspawn --keep-unit` boots the container in the cgroup of its caller. In one cgroup, the systemd of
-every host would use the same `system.slice/ssh.service`. Stopping a unit on one host would then wait for the
-processes of all. So each host has `zkm-LAB/HOST` in every mounted hierarchy. Every process in it belongs to
-that host, which makes it possible to remove a lab after its owner was killed.
+`systemd-nspawn --keep-unit` boots the container in the cgroup of its caller. In one shared cgroup, the
+systemd of every host would use the same `system.slice/ssh.service`. Stopping a unit on one host would then
+wait for the processes of all hosts. So each host has its own cgroup `zkm-LAB/HOST` in every mounted
+hierarchy. Every process in this cgroup belongs to the host, which makes it possible to remove a lab after its
+owner was killed.
 
-In the hierarchy that shares the processors the lab is below the group of the process that built it. So a
-limit on that process (a quota, `cpu.max`) holds for the whole lab.
+In the hierarchy that shares the processors, the lab is below the group of the process that built it. So a
+limit on that process (a quota, `cpu.max`) also limits the whole lab.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from zkmigrate.lab.wait import wait_until
 HOSTS_TOGETHER = 10
 """The weight of a whole lab, equal to about ten processes of the usual priority.
 
-Without it the kernel would give ten hosts together no more than one other process.
+Without this weight the kernel would give all hosts of a lab together no more time than one other process.
 """
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One cgroup hierarchy: its mount point, and whether it shares the processors."""
+    """One cgroup hierarchy: its mount point, and whether it divides processor time."""
 
     root: Path
     shares_processors: bool
@@ -38,8 +39,8 @@ class Hierarchy:
 def hierarchies(mountinfo: str) -> tuple[Hierarchy, ...]:
     """Return the cgroup hierarchies listed in the text of /proc/self/mountinfo (proc(5)).
 
-    The v1 cpuset hierarchy is left out: a new group there takes no process before its CPUs are set. The
-    unified hierarchy shares the processors where no v1 hierarchy does.
+    The v1 cpuset hierarchy is left out, because a new group in it accepts no process before its CPUs are set.
+    The unified hierarchy shares the processors if no v1 hierarchy does.
     """
     found = []
     for line in mountinfo.splitlines():
@@ -82,7 +83,7 @@ def group_name(lab_id: str) -> str:
 
 
 def create(lab_id: str, host: str, weight: int = 1) -> tuple[Path, ...]:
-    """Create the host's cgroup in every hierarchy and return the `cgroup.procs` files to write a pid to.
+    """Create the host's cgroup in every hierarchy. Return the `cgroup.procs` files to write a pid to.
 
     weight: the host's share of the processors relative to the lab's other hosts, where that can be set.
     """
@@ -112,11 +113,12 @@ _DISK_LIMITS = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_devi
 
 
 def limit_disks(lab_id: str, host: str, mounts: Iterable[Path], mb_s: int) -> None:
-    """Limit reads and writes of the disks mounted there to `mb_s` megabytes (1,000,000 bytes) per second.
+    """Limit reads and writes of the disks at these mount points to `mb_s` megabytes per second.
 
-    The limit is set in two groups of the v1 hierarchy blkio, which count separately. The host's group limits
-    what its processes read and write themselves (uncached reads, direct writes, fsync). The root group limits
-    the kernel's own writeback. Raises LabError if there is no such hierarchy.
+    A megabyte has 1,000,000 bytes. The limit is set in two groups of the v1 hierarchy blkio, which count
+    separately. The limit in the host's group applies to the reads and writes of its processes (uncached
+    reads, direct writes, fsync). The limit in the root group applies to the kernel's own writeback. Raises
+    LabError if there is no such hierarchy.
     """
     top = _blkio()
     if top is None:
@@ -127,9 +129,9 @@ def limit_disks(lab_id: str, host: str, mounts: Iterable[Path], mb_s: int) -> No
 
 
 def unlimit_disks(mounts: Iterable[Path]) -> None:
-    """Remove the root group's limits for the disks mounted there.
+    """Remove the root group's limits for the disks at these mount points.
 
-    Otherwise they would apply to other disks that get the same device numbers later.
+    Otherwise the limits would apply to other disks that get the same device numbers later.
     """
     if (top := _blkio()) is None:
         return
@@ -139,7 +141,7 @@ def unlimit_disks(mounts: Iterable[Path]) -> None:
 
 
 def _blkio() -> Path | None:
-    """Return the root group that can limit disks, or None."""
+    """Return the root group of the hierarchy that can limit disks, or None."""
     return next((h.root for h in mounted() if (h.root / _DISK_LIMITS[0]).exists()), None)
 
 
@@ -184,10 +186,10 @@ def kill(lab_id: str, host: str | None = None) -> None:
 
 
 def freeze(lab_id: str, host: str, *, frozen: bool) -> None:
-    """Freeze every process of a host, or continue them; the kernel keeps the host's connections.
+    """Freeze every process of a host, or let them continue. The kernel keeps the host's connections.
 
-    Uses the freezer hierarchy of cgroup v1, or the file `cgroup.freeze` of cgroup v2. Raises LabError if
-    there is neither.
+    The function uses the freezer hierarchy of cgroup v1, or the file `cgroup.freeze` of cgroup v2. Raises
+    LabError if there is neither.
     """
     for top in _directories(lab_id, host):
         old, new = top / "freezer.state", top / "cgroup.freeze"
@@ -224,7 +226,7 @@ def remove(lab_id: str, host: str | None = None) -> None:
 
 
 def _directories(lab_id: str, host: str | None) -> Iterator[Path]:
-    """Iterate over the lab's cgroup directories, deepest first."""
+    """Yield the cgroup directories of the lab, or of one host, deepest first."""
     for hierarchy in mounted():
         for lab in _labs(hierarchy, group_name(lab_id)):
             top = lab if host is None else lab / host
@@ -233,9 +235,9 @@ def _directories(lab_id: str, host: str | None) -> Iterator[Path]:
 
 
 def _labs(hierarchy: Hierarchy, name: str) -> Iterator[Path]:
-    """Iterate over the groups of this name.
+    """Yield the groups of this name in the hierarchy.
 
-    The process that takes a lab down may be in another group than the process that created it.
+    The process that takes a lab down may be in another group than the process that created the lab.
     """
     if not hierarchy.shares_processors:
         yield hierarchy.root / name

@@ -1,9 +1,9 @@
 """Delay the frames from source to a dest host, on kernels without netem.
 
-The host's port moves to a bridge of its own, and a process carries frames between this and the lab's bridge
-over a pair of taps. Frames from source wait, all others pass at once. The order is kept, so TCP sees a longer
-path and no loss. Meanwhile `fault.partition` does not work for the host, because it has no port in the lab's
-bridge.
+The host's port is moved to a bridge of its own, and a process carries frames between this bridge and the
+lab's bridge over a pair of taps. Frames from source wait; all other frames pass at once. The order is kept,
+so TCP sees a longer path and no loss. Meanwhile `fault.partition` does not work for the host, because the
+host has no port in the lab's bridge.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from zkmigrate.lab.wait import wait_until
 
 _TUNSETIFF = 0x400454CA
 _TAP_WITHOUT_HEADER = 0x0002 | 0x1000
-"""IFF_TAP | IFF_NO_PI, <linux/if_tun.h>."""
+"""The flags IFF_TAP | IFF_NO_PI of <linux/if_tun.h>."""
 _LONGEST_FRAME = 65_536
 _SOURCE_MAC = slice(6, 12)
 _ENDS_S = 10.0
 
 
 class Delays:
-    """The current delay of frames from source to each dest host; created by :func:`delays`."""
+    """The current delay of frames from source to each dest host. It is created by :func:`delays`."""
 
     def __init__(self, lab: Lab, hosts: Sequence[str]) -> None:
         self._files = {host: lab.directory / f"delay-{host}-ms" for host in hosts}
@@ -46,11 +46,11 @@ class Delays:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts that can be delayed."""
+        """The names of the hosts whose frames can be delayed."""
         return tuple(self._files)
 
     def set(self, host: str, milliseconds: int) -> None:
-        """From now on, delay frames from source to this host by this many milliseconds."""
+        """Delay frames from source to this host by this many milliseconds from now on."""
         part = self._files[host].with_suffix(".part")
         part.write_text(f"{milliseconds}\n")
         part.rename(self._files[host])
@@ -62,7 +62,7 @@ class Delays:
 
 @contextlib.contextmanager
 def delays(lab: Lab, hosts: Sequence[str]) -> Iterator[Delays]:
-    """Make these hosts' frames from source delayable, at first by 0; restore the network at the end."""
+    """Yield the delays of these hosts, at first 0. Restore the network at the end of the block."""
     made = Delays(lab, hosts)
     with contextlib.ExitStack() as stack:
         for host in hosts:
@@ -72,7 +72,10 @@ def delays(lab: Lab, hosts: Sequence[str]) -> Iterator[Delays]:
 
 @contextlib.contextmanager
 def _carried(lab: Lab, host: str, figure: Path) -> Iterator[None]:
-    """Run the process that carries this host's frames; at the end return the host to the lab's bridge."""
+    """Run the process that carries this host's frames. At the end, return the host to the lab's bridge.
+
+    figure: the file with the delay in milliseconds.
+    """
     number = lab.plans[host].number
     taps = (f"far{number}", f"near{number}")
     macs = [network.link_address(plan.address) for plan in lab.plans.values() if plan.role is Role.SOURCE]
@@ -113,7 +116,7 @@ def _tap(name: str) -> int:
 
 
 def _frames(descriptor: int) -> Iterator[bytes]:
-    """Read every waiting frame."""
+    """Yield every frame that is waiting in a tap."""
     while True:
         try:
             yield os.read(descriptor, _LONGEST_FRAME)
@@ -128,9 +131,9 @@ def _put(descriptor: int, frame: bytes) -> None:
 
 
 def carry(far_name: str, near_name: str, figure: Path, macs: frozenset[bytes]) -> None:
-    """Carry frames between two taps until SIGTERM; those from ``macs`` to the near side are delayed.
+    """Carry frames between two taps until SIGTERM. Delay frames from ``macs`` to the near tap.
 
-    figure: a file with the delay in milliseconds, read ten times a second.
+    figure: a file with the delay in milliseconds, which is read ten times a second.
     """
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))

@@ -1,9 +1,9 @@
 """Run the demo: move a loaded Kafka between two real ensembles of a lab, then judge the recording.
 
-``python -m zkmigrate.lab.demo`` writes ``demo/result.json`` and exits 0 only if every claim held. It runs the
-tool as an operator would: the command line, over ssh, from the operator's network of the lab. First it
-measures the machine and fits the demo to it (``lab/fit.py``). If a stage turns back, the demo tries it again,
-as an operator would.
+``python -m zkmigrate.lab.demo`` writes ``demo/result.json`` and exits with 0 only if every claim held. The
+demo runs the tool as an operator would: the command line, over ssh, from the operator's network of the lab.
+First it measures the machine and adapts its settings to it (``lab/fit.py``). If a stage turns back, the demo
+tries the stage again, as an operator would.
 """
 
 from __future__ import annotations
@@ -54,12 +54,15 @@ FLOWING_S = 60.0
 TRIES = 3
 """The maximum number of tries of rehearsal, roll and cut-over."""
 PRIORITY = ("nice", "-n", "-5")
-"""The tool renews leases, so it runs before the load clients, which share its processors."""
+"""The command that gives the tool a higher priority than the load clients.
+
+The tool must renew leases in time, and the load clients share its processors.
+"""
 
 
 @dataclass
 class Demo:
-    """One run of the demo. directory: receives everything that it saves. fit: its set-up."""
+    """One run of the demo. directory: receives all its results. fit: its settings for this machine."""
 
     lab: Lab
     directory: Path
@@ -67,7 +70,7 @@ class Demo:
     fit: Fit = AS_MEASURED
     speed: Speed | None = None
     tries: list[dict[str, Any]] = field(default_factory=list)
-    """The tries that were followed by another one: verb, stage, exit code, and the demo's reaction."""
+    """The tries that had to be repeated. Each has verb, stage, exit code, and the demo's reaction."""
 
     @property
     def history(self) -> Path:
@@ -78,7 +81,7 @@ class Demo:
         return self.directory / "runs"
 
     def move(self) -> dict[str, Any]:
-        """Start the load, move, verify and judge; return the content of ``result.json``."""
+        """Start the load, run the move, verify and judge. Return the content of ``result.json``."""
         load = runner_for(self.lab, self.history, **self.fit.rates())
         before = source_state(self.lab)
         try:
@@ -120,10 +123,10 @@ class Demo:
         load.wait_flowing(kinds, self._flowing_s, since_ns=time.monotonic_ns())
 
     def _rolled_and_cut_over(self, load: LoadRunner) -> None:
-        """Rehearse, roll and cut over, up to TRIES times while a try turns back.
+        """Rehearse, roll and cut over, and repeat a try that turns back, up to TRIES tries.
 
-        The baseline is taken before the first try of the cut-over, and again only after another roll. So it
-        shows what a try that turned back has lost.
+        The baseline is saved before the first try of the cut-over, and again only after another roll. So it
+        shows sessions that were lost in a try that turned back.
         """
         verb, until = "resume", "roll"
         while True:
@@ -146,10 +149,10 @@ class Demo:
             self._wait_flowing(load)
 
     def analyse(self) -> bool:
-        """Analyse source's files and return whether that succeeded.
+        """Analyse source's files, and return whether the analysis succeeded.
 
         The analysis lists tenants and writers under the chroot, and finds quiet times. Brokers and dest are
-        switched off first, so that the analysis has the whole machine.
+        switched off first, so that the analysis can use the whole machine.
         """
         self.progress("lab: brokers and dest are switched off, the analysis has the machine")
         for host in (*self.lab.role(Role.BROKER), *self.lab.role(Role.DEST)):
@@ -186,7 +189,7 @@ class Demo:
         (self.history / "run.json").write_text(json.dumps(body, indent=1) + "\n")
 
     def _versions(self) -> dict[str, str]:
-        """Return the versions that the servers report."""
+        """Return the versions that the servers report, by their names in the result."""
         return {
             "zookeeper_source": zookeeper_version(self.lab, Role.SOURCE),
             "zookeeper_dest": zookeeper_version(self.lab, Role.DEST),
@@ -233,7 +236,7 @@ class Demo:
         return result_of(judge(load_history(self.history), limits), facts, wanted_versions(self.lab.spec))
 
     def _canary(self) -> dict[str, int]:
-        """Return how many records of the produce canary each broker acknowledged."""
+        """Return how many records of the produce canary each broker acknowledged, by broker."""
         lines = (self.runs / RUN / samples.NAME).read_text().splitlines()
         counts = canary_topic.acknowledged(json.loads(line) for line in lines if line)
         return {broker: counts.get(broker, 0) for broker in self.lab.names(Role.BROKER)}
@@ -241,7 +244,8 @@ class Demo:
     def _owners(self) -> set[str]:
         """Return the sessions that owned broker registrations and the controller before the cut-over.
 
-        They come from the baseline. At SURVEY, right before FENCE, the same sessions must be clients of dest.
+        The sessions are read from the baseline. At SURVEY, right before FENCE, the same sessions must be
+        clients of dest.
         """
         before = json.loads((self.history / "baseline-before.json").read_text())
         return {znode["owner"] for znode in before["ephemerals"].values()}
@@ -250,7 +254,8 @@ class Demo:
 def next_try(code: int, tried: int) -> Literal["run", "rehearse"] | None:
     """Return the demo's reaction to this exit code of the tool in try number ``tried``.
 
-    That is: run again, rehearse again, or None if an operator has to look.
+    The reaction is "run" to run the stage again, "rehearse" to rehearse again, or None if an operator must
+    look.
     """
     if tried >= TRIES:
         return None
@@ -277,7 +282,7 @@ def _failed(verb: str, code: int) -> LabError:
 
 
 def write_report(directory: Path) -> Path | None:
-    """Write the report of the move and its clients. Return its path, None if no run has begun."""
+    """Write the report of the move and its clients. Return the report's path, or None if no run has begun."""
     if not runs.has_begun(directory / "runs" / RUN):
         return None
     out = directory / verb.PAGE
@@ -290,10 +295,10 @@ def write_report(directory: Path) -> Path | None:
 
 
 def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) -> tuple[LabSpec, Speed]:
-    """Return the spec adapted to this machine's measured speed, and that speed.
+    """Measure this machine. Return the spec adapted to its speed, and the speed.
 
-    session_timeout_ms: the wanted session timeout; None chooses one that fits. Abandoned labs are removed
-    first, because they would make the machine look slower than it is.
+    session_timeout_ms: the wanted session timeout; None chooses one that suits the machine. Abandoned labs
+    are removed first, because they would make the machine look slower than it is.
     """
     needs_root()
     sweep(progress)
@@ -307,9 +312,9 @@ def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) ->
 
 
 def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> LabSpec:
-    """Return the lab for the demo of a playbook other than the move.
+    """Return the spec of the lab for the demo of a playbook other than the move.
 
-    policy: its brokers load our CreateTopicPolicy. Raises UsageError for an option of the move.
+    policy: whether the brokers load our CreateTopicPolicy. Raises UsageError for an option of the move.
     """
     default = {item.name: item.default for item in fields(LabSpec)}
     foreign = [name for name, value in options.items() if name != "kafka_version" and value != default[name]]

@@ -1,4 +1,4 @@
-"""Provide what all demos share: the lab around a demo, its result file and the text that it prints last."""
+"""Provide the common parts of all demos: the lab around a demo, its result file, and its final text."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def show(
     play: Callable[[Lab, Path, Progress], dict[str, Any]],
     report: Callable[[Path], Path | None] = lambda _directory: None,
 ) -> NoReturn:
-    """Run a demo in a lab of its own, write ``result.json`` and exit: 0 only if every claim held.
+    """Run a demo in a lab of its own, write ``result.json``, and exit with 0 only if every claim held.
 
-    directory: emptied first. play: returns the content of ``result.json``. report: writes a page about the
-    demo and returns its path, None if there is nothing to report.
+    directory: emptied first. prepare: returns the lab's spec. play: runs the demo and returns the content of
+    ``result.json``. report: writes a page about the demo and returns its path, or None if there is nothing to
+    report.
     """
     progress = TimedProgress()
     directory = directory.absolute()
@@ -69,9 +70,9 @@ def show(
 
 
 def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -> dict[str, Any]:
-    """Return the content of ``result.json``; it holds only if every claim and every condition holds.
+    """Return the content of ``result.json``. It holds only if every claim and every condition holds.
 
-    facts: what the demo knows besides the recordings. wanted: the versions of the lab's spec.
+    facts: the demo's results besides the recordings, by name. wanted: the versions in the lab's spec.
     """
     values = verdict.result()
     ratio = _ratio(values["window_s"], facts["floor_s"])
@@ -95,9 +96,9 @@ def _ratio(window_s: float | None, floor_s: float) -> float | None:
 
 
 def summary(result: dict[str, Any], directory: str = "demo") -> str:
-    """Return the text that a demo prints last: every claim and whether it held, then the verdict.
+    """Return the final text of a demo: every claim and whether it held, then the verdict.
 
-    directory: the place of the result, as shown to the user.
+    directory: the directory of the result, as shown to the user.
     """
     lines = ["", "claim                                   held     value"]
     for name, claim in result["claims"].items():
@@ -115,7 +116,7 @@ def summary(result: dict[str, Any], directory: str = "demo") -> str:
 
 
 def _of_the_move(result: dict[str, Any]) -> list[str]:
-    """Return the lines that only the demo of the move shows, after its claims."""
+    """Return the lines after the claims that only the demo of the move shows."""
     lines = [f"{name:<40}{'yes' if held else 'no'}" for name, held in result["conditions"].items()]
     for name in ("opened_by", "canary_acknowledged", "limits"):
         lines.append(f"{name:<49}{json.dumps(result[name])}")

@@ -1,6 +1,6 @@
 """Inject faults on a named host of a running lab; each fault has its inverse beside it.
 
-Every function returns once the fault has taken effect, and raises LabError if it could not cause it.
+Every function returns once the fault has taken effect, and raises LabError if it could not cause the fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ while dd if=/dev/zero of="$1/ballast.$i" bs=1k count=1 conv=fsync status=none 2>
     [ $i -lt 10000 ] || exit 1
 done
 """
-"""It writes files only, because Kafka refuses a log directory that contains a foreign directory."""
+"""The script that fills a disk.
+
+It creates only files, because Kafka refuses a log directory that contains a foreign directory.
+"""
 
 
 def unit_of(lab: Lab, host: str) -> str:
@@ -56,8 +59,8 @@ def _main_pid(lab: Lab, host: str) -> int:
 def _signal(lab: Lab, host: str, name: str, states: str) -> None:
     """Send a signal to the server and wait until each of its threads is in one of `states`.
 
-    states: letters of proc(5); X means that the process is gone. A stopped process has the state T only when
-    each thread has it: the others continue for a moment after the first one has stopped.
+    states: letters of proc(5); X means that the process no longer exists. All threads are checked, because
+    some continue for a moment after the first thread has stopped.
     """
     pid = _main_pid(lab, host)
     lab.exec(host, ["kill", f"-{name}", str(pid)])
@@ -94,7 +97,7 @@ def pause(lab: Lab, host: str) -> None:
 
 
 def resume(lab: Lab, host: str) -> None:
-    """Continue a paused server."""
+    """Let a paused server continue."""
     _signal(lab, host, "CONT", "RSD")
 
 
@@ -104,7 +107,7 @@ def freeze(lab: Lab, host: str) -> None:
 
 
 def thaw(lab: Lab, host: str) -> None:
-    """Continue a frozen host."""
+    """Let the processes of a frozen host continue."""
     control_groups.freeze(lab.id, host, frozen=False)
 
 
@@ -114,14 +117,14 @@ def pause_ssh(lab: Lab, host: str) -> None:
 
 
 def resume_ssh(lab: Lab, host: str) -> None:
-    """Continue the stopped sshd processes."""
+    """Let the stopped sshd processes of a host continue."""
     lab.exec(host, ["pkill", "-CONT", "sshd"])
 
 
 def partition(lab: Lab, host: str, other: str | None = None) -> None:
     """Drop all frames between two hosts, or between a host and all others. Inverse: `heal`.
 
-    The bridge drops them: the hosts notice only the silence.
+    The bridge drops the frames, so the hosts notice only silence.
     """
     present = _bridge_rules(lab)
     for rule in _partition_rules(lab, host, other):
@@ -130,7 +133,7 @@ def partition(lab: Lab, host: str, other: str | None = None) -> None:
 
 
 def heal(lab: Lab, host: str, other: str | None = None) -> None:
-    """End a partition that was made with the same arguments."""
+    """End a partition that was caused with the same arguments."""
     present = _bridge_rules(lab)
     for rule in _partition_rules(lab, host, other):
         if rule in present:
@@ -138,9 +141,9 @@ def heal(lab: Lab, host: str, other: str | None = None) -> None:
 
 
 def _partition_rules(lab: Lab, host: str, other: str | None) -> list[tuple[str, ...]]:
-    """Return ebtables rules in the format of `ebtables -L`.
+    """Return the ebtables rules of a partition, in the format of `ebtables -L`.
 
-    The bridge's ports are named after their hosts.
+    The bridge's ports have the names of the hosts.
     """
     here = lab.host(host).name
     if other is None:
@@ -163,7 +166,7 @@ def _bridge_rules(lab: Lab) -> list[tuple[str, ...]]:
 
 
 def rules_removed(lab: Lab, host: str) -> None:
-    """Remove all packet filter rules of a host but none of its sets, as a firewall reload does.
+    """Remove all packet filter rules of a host, but no ipset, as a firewall reload does.
 
     There is no inverse.
     """
@@ -176,7 +179,7 @@ def clock(lab: Lab, host: str, offset_s: float) -> None:
     """Set the host's clock wrong by `offset_s` seconds. Inverse: `clock_restore`.
 
     All hosts share the machine's clock, so libfaketime fakes the time for every program that starts from now
-    on: ssh logins, their commands, and the server, which is restarted if it runs.
+    on: ssh logins, their commands, and the server, which is restarted if it is running.
     """
     root = lab.host(host).root
     lab_host.place(root, HostFile(_FAKETIME_OFFSET, f"{offset_s:+g}s\n"))
@@ -185,24 +188,24 @@ def clock(lab: Lab, host: str, offset_s: float) -> None:
 
 
 def clock_restore(lab: Lab, host: str) -> None:
-    """Set the host's clock right, and restart its server if it runs."""
+    """Set the host's clock right again, and restart its server if the server is running."""
     lab.exec(host, ["rm", "-f", _PRELOAD, _FAKETIME_OFFSET])
     _restart_services(lab, host)
 
 
 def _restart_services(lab: Lab, host: str) -> None:
-    """Restart the server and sshd if they run.
+    """Restart the server and sshd if they are running.
 
-    Without the preloaded library, sshd breaks logins that have it.
+    sshd must have the same preloaded library as the logins, which would break otherwise.
     """
     own = [unit_of(lab, host)] if service.has_server(lab.host(host).role) else []
     lab.exec(host, ["systemctl", "try-restart", "ssh.service", *own], timeout_s=120)
 
 
 def slow_disk(lab: Lab, host: str, delay_ms: int) -> None:
-    """Delay each fsync of the server by `delay_ms`. Inverse: `slow_disk_restore`.
+    """Delay each fsync of the server by `delay_ms` milliseconds. Inverse: `slow_disk_restore`.
 
-    The first call restarts the server (a library is preloaded); later ones change the delay at once.
+    The first call restarts the server (a library is preloaded); later calls change the delay at once.
     """
     root = lab.host(host).root
     lab.exec(host, ["sh", "-c", f"echo {delay_ms:d} > {_FSYNC_DELAY}"])
@@ -216,7 +219,7 @@ def slow_disk(lab: Lab, host: str, delay_ms: int) -> None:
 
 
 def slow_disk_restore(lab: Lab, host: str) -> None:
-    """Remove the delay of fsync, and restart the server if it had one."""
+    """Remove the delay of fsync, and restart the server if it had a delay."""
     drop_in = lab.host(host).root / _slow_disk_drop_in(lab, host).lstrip("/")
     lab.exec(host, ["rm", "-f", _FSYNC_DELAY])
     if drop_in.exists():
@@ -248,7 +251,7 @@ def _restart(lab: Lab, host: str) -> None:
 def disk_full(lab: Lab, host: str, disk: int = 1) -> None:
     """Fill a data disk of the host to the last byte. Inverse: `disk_free`.
 
-    disk: which one, counted from 1. Needs a lab where the data has disks of its own: `data_disk_mb` for
+    disk: the number of the disk, from 1. The lab must have separate disks for data: `data_disk_mb` for
     ZooKeeper hosts, `disks_mb` in the shape for brokers.
     """
     lab.exec(host, ["sh", "-c", _FILL_DISK, "sh", _data_disk(lab, host, disk)], timeout_s=120)
@@ -260,7 +263,7 @@ def disk_free(lab: Lab, host: str, disk: int = 1) -> None:
 
 
 def _data_disk(lab: Lab, host: str, disk: int) -> str:
-    """Return the mount point of this disk of the host. Raises LabError if the host has no such disk."""
+    """Return the mount point of a data disk of the host. Raises LabError if there is no such disk."""
     unit_of(lab, host)
     disks = list(render.data_disks(lab.spec, lab.plans[host]))
     if not 0 < disk <= len(disks):
@@ -272,11 +275,12 @@ def _data_disk(lab: Lab, host: str, disk: int) -> str:
 
 
 def reboot(lab: Lab, host: str, *, hard: bool = False) -> None:
-    """Stop the host and start it again. Packet filter rules and sets are lost, as they are in a reboot.
+    """Stop the host and start it again. Packet filter rules and sets are lost, as in any reboot.
 
-    `hard` is a power cut to the processes (no clean stop); what they had written to the kernel survives.
-    Enabled units start. The host is back in a second: a broker that was cut off hard may then meet its own
-    old session and refuse to start. `power_cut` and, after the session timeout, `power_on` avoid that.
+    `hard` cuts the power of the processes (no clean stop); data that they had written to the kernel survives.
+    Enabled units start. The host is back within a second, so a broker that was stopped hard may find its own
+    old session and refuse to start. To avoid that, use `power_cut` and, after the session timeout,
+    `power_on`.
     """
     if hard:
         lab.cut_power(host)
@@ -286,14 +290,15 @@ def reboot(lab: Lab, host: str, *, hard: bool = False) -> None:
 
 
 def power_cut(lab: Lab, host: str) -> None:
-    """Kill every process of the host at once and leave it off. Inverse: `power_on`."""
+    """Kill every process of the host at once, and leave the host off. Inverse: `power_on`."""
     lab.cut_power(host)
 
 
 def power_on(lab: Lab, host: str) -> None:
     """Start a host that is off. Its packet filter rules and sets are lost.
 
-    In the lab they belong to the network namespace, which outlives the host, so the namespace is made anew.
+    In the lab these rules belong to the network namespace, which outlives the host, so the namespace is
+    created again.
     """
     network.remake_host(lab.id, lab.spec, host)
     lab.power_on(host)

@@ -19,7 +19,7 @@ def fault() -> None:
 
 
 def _command(function: Callable[..., None], summary: str, *parameters: Callable[[Any], Any]) -> None:
-    """Add a command that calls this function of ``lab.fault`` and has its name."""
+    """Add a command that calls this function of ``lab.fault`` and has the function's name."""
 
     def call(named: str | None, **arguments: Any) -> None:
         function(find(named), **arguments)

@@ -1,7 +1,7 @@
-"""Choose the set-up of a demo for a machine of a given speed.
+"""Choose the settings of a demo for a machine of a given speed.
 
-All functions are pure. The slower the machine, the longer are sessions and leases, and the less load runs.
-All limits are those of a run under load on the machine that gave our published figures, scaled by the
+All functions are pure. The slower the machine, the longer are sessions and leases, and the lower is the load.
+The base values are those of a run under load on the machine of our published figures; they are scaled by the
 slowness.
 """
 
@@ -16,17 +16,20 @@ from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.spec import LabSpec
 
 START_S = 0.7
-"""Seconds that three ZooKeepers need to start at once on the machine that gave our published figures.
+"""The seconds that three ZooKeepers need to start at once on the machine of our published figures.
 
-Together that is 1.3 s of processor time, on two cores.
+The three starts take 1.3 s of processor time on two cores.
 """
 ROUND_TRIP_MS = 1.5
-"""Milliseconds of a ZooKeeper write on the machine that gave our published figures."""
+"""The milliseconds of a ZooKeeper write on the machine of our published figures."""
 
 ACK_GAP_S, TENANT_GAP_S = 10.0, 5.0
-"""The longest allowed gaps on that machine: three JVMs that start beside the brokers delay a producer."""
+"""The longest allowed gaps in seconds on that machine, for the producer and for the other tenant.
+
+Three JVMs that start beside the brokers delay a producer.
+"""
 WINDOW_OVER_FLOOR = 12.0
-"""The window's limit as a multiple of the time that three participants need to start alone.
+"""The longest allowed window, as a multiple of the time that three participants need to start alone.
 
 Multiples of 2 to 7 were measured.
 """
@@ -34,7 +37,7 @@ _MOST = 8.0
 _LEAST_LOAD = 1 / 16
 _LONGEST_SESSION_S = 90.0
 _FASTER = 1.25
-"""Sessions and leases grow with this power of the slowness.
+"""The power of the slowness with which sessions and leases grow.
 
 An idle lab takes a third of a core, so a machine of half the speed has less than half left for a move.
 """
@@ -54,7 +57,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Fit:
-    """The set-up of a demo. `slowness` is 1 on the machine that gave our published figures."""
+    """The settings of a demo. `slowness` is 1 on the machine of our published figures."""
 
     slowness: float = 1.0
 
@@ -66,15 +69,15 @@ class Fit:
 
     @property
     def load(self) -> float:
-        """The fraction of the full load that runs. The brokers' work for it slows a small machine most."""
+        """The fraction of the full load to run. The brokers' work for it slows a small machine most."""
         return max(_LEAST_LOAD, self.slowness**-2)
 
     def tick_time_ms(self, session_timeout_ms: int) -> int:
-        """Return ZooKeeper's tick for these sessions, which last 20 ticks at most."""
+        """Return ZooKeeper's tick in milliseconds for these sessions, which last 20 ticks at most."""
         return max(LabSpec.tick_time_ms, -(-session_timeout_ms // 20))
 
     def rates(self) -> dict[str, float]:
-        """Return rates and deadlines for `LoadConfig`."""
+        """Return rates and deadlines as fields of `LoadConfig`."""
         slower = {
             name: getattr(LoadConfig, name) * self.load
             for name in ("produce_rate", "metadata_rate", "raw_rate", "tenant_rate")
@@ -88,8 +91,8 @@ class Fit:
     def policy(self, session_timeout_ms: int) -> dict[str, Any]:
         """Return the section `policy` of the inventory.
 
-        T is the session timeout. The cut's lease is at most a sixth of T and the fence's a third, well below
-        the time of a window, but never shorter than the defaults.
+        T is the session timeout. The lease of the cut is at most a sixth of T, and the lease of the fence at
+        most a third, well below the time of a window, but never shorter than the defaults.
         """
         defaults, timeout_s = Defaults(), session_timeout_ms / 1000
         lease, longer = defaults.lease, self.slowness**_FASTER
@@ -117,14 +120,14 @@ class Fit:
 
 
 AS_MEASURED = Fit()
-"""The set-up for the machine that gave our published figures."""
+"""The settings for the machine of our published figures."""
 
 
 def fit(speed: Speed) -> Fit:
-    """Return the set-up for a machine of this speed.
+    """Return the settings for a machine of this speed.
 
-    The slowness is at least 1, as on the machine that gave our published figures. It is at most 8, because a
-    demo makes no sense on a slower machine.
+    The slowness is at least 1, as on the machine of our published figures. It is at most 8, because a demo
+    makes no sense on a slower machine.
     """
     # A ZooKeeper's write waits for the disk, so only a very slow disk makes it the larger of the two.
     slowness = max(speed.start_s / START_S, speed.round_trip_ms / ROUND_TRIP_MS / 4)
@@ -132,7 +135,7 @@ def fit(speed: Speed) -> Fit:
 
 
 def describe(speed: Speed, chosen: Fit, spec: LabSpec) -> str:
-    """Return the line with the measurement and the chosen set-up."""
+    """Return a line of text with the measurement and the chosen settings."""
     lease = chosen.policy(spec.session_timeout_ms)["lease"]
     return (
         f"this machine starts three ZooKeepers in {speed.start_s:.1f} s ({START_S:g} s on the machine of our "

@@ -16,9 +16,9 @@ _SERVES_S = 60.0
 
 
 def measure_floor(lab: Lab) -> float:
-    """Stop dest's servers, start all at once, and return the seconds until all serve.
+    """Stop dest's servers, start all of them at once, and return the seconds until all serve.
 
-    Call it at the end of a run, because the new ensemble is down meanwhile.
+    Call this function at the end of a run, because the new ensemble is down meanwhile.
     """
     hosts = lab.role(Role.DEST)
 

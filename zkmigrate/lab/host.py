@@ -1,4 +1,4 @@
-"""Manage one lab host: its disk (an overlay on the clean root file system), its boot and its end."""
+"""Manage one lab host: its disk (an overlay on the clean root file system), its boot and its shutdown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROPAGATE = Path("/run/systemd/nspawn")
 
 
 def machine_name(lab_id: str, host: str) -> str:
-    """Return nspawn's name of the host."""
+    """Return the machine name of the host for systemd-nspawn."""
     return f"zkm-{lab_id}-{host}"
 
 
@@ -43,9 +43,9 @@ def mount_root(directory: Path, rootfs: Path) -> Path:
 
 
 def write_files(root: Path, files: Iterable[HostFile], appended: Mapping[str, str]) -> None:
-    """Write a host's files.
+    """Write a host's files below its root directory.
 
-    appended: text to append to files of the root file system, by path.
+    appended: text to append to existing files of the root file system, by path.
     """
     for path, text in appended.items():
         with (root / path.lstrip("/")).open("a") as out:
@@ -83,9 +83,10 @@ def attach_disk(image: Path, mount_point: Path, megabytes: int) -> None:
 def start(lab_id: str, host: str, directory: Path, read_only: dict[str, Path], weight: int = 1) -> ProcessId:
     """Boot the host and return the nspawn process.
 
-    read_only: directories of this machine to bind into the host, by path inside. weight: the host's share of
-    the processors relative to the lab's other hosts. The process enters the host's cgroup before it becomes
-    nspawn, so none of the host's processes is ever outside. Raises LabError if nspawn ends at once.
+    read_only: directories of this machine to bind into the host, by their path inside the host. weight: the
+    host's share of the processors relative to the lab's other hosts. The process enters the host's cgroup
+    before it becomes nspawn, so none of the host's processes is ever outside. Raises LabError if nspawn ends
+    at once.
     """
     groups = control_groups.create(lab_id, host, weight)
     argv = [
@@ -114,9 +115,9 @@ def start(lab_id: str, host: str, directory: Path, read_only: dict[str, Path], w
 
 
 def wait_for_leader(host: str, directory: Path, supervisor: ProcessId, deadline_s: float) -> ProcessId:
-    """Wait until the container of an nspawn process has a PID 1, and return it.
+    """Wait until the container of an nspawn process has a PID 1, and return that process.
 
-    Raises LabError if nspawn ends.
+    Raises LabError if nspawn ends, or after ``deadline_s`` seconds.
     """
     found: list[ProcessId] = []
 
@@ -145,7 +146,7 @@ def console_tail(directory: Path) -> str:
 
 
 def power_off(record: HostRecord, deadline_s: float) -> bool:
-    """Power the host off and return whether it was off before the deadline."""
+    """Power the host off. Return False if the host is not off after ``deadline_s`` seconds."""
     supervisor = record.supervisor
     if supervisor is None or not supervisor.send(signal.SIGTERM):
         return True
@@ -162,7 +163,7 @@ def power_off(record: HostRecord, deadline_s: float) -> bool:
 
 
 def clear_traces(lab_id: str, host: str) -> None:
-    """Remove the files that nspawn leaves in /run when it is killed, or where /run is no tmpfs."""
+    """Remove the files that nspawn leaves in /run when it is killed, or when /run is not a tmpfs."""
     name = machine_name(lab_id, host)
     for kind in ("propagate", "unix-export"):
         shutil.rmtree(_PROPAGATE / kind / name, ignore_errors=True)

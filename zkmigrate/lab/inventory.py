@@ -1,4 +1,4 @@
-"""Write inventories of a lab as its operator would."""
+"""Write the inventories of a lab, as an operator of the lab would."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def write_inventory(
     canary_topic: str | None = None,
     accept: tuple[str, ...] = (),
 ) -> Path:
-    """Write the inventory of a move's lab to ``path`` and return it.
+    """Write the inventory of a move's lab to ``path``, and return the path.
 
-    policy: the section ``policy``. canary_topic: the topic of the produce canary. accept: findings about the
-    whole cluster to accept. Raises LabError if no broker has a cluster id yet, and for a lab built with
-    ``--shape``, because that is not the lab of a move.
+    policy: the section ``policy``. canary_topic: the topic of the produce canary. accept: ids of findings to
+    accept for the whole cluster. Raises LabError if no broker has a cluster id yet, and for a lab built with
+    ``--shape``, because such a lab is not the lab of a move.
     """
     if lab.spec.shape is not None:
         raise LabError(f"lab {lab.id} is not the lab of a move; write the inventory of one of its clusters")
@@ -73,10 +73,10 @@ def write_inventory(
 def write_cluster_inventory(
     lab: Lab, path: Path, cluster: str | None = None, further: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write an inventory of one Kafka cluster alone to ``path`` and return it.
+    """Write an inventory with only one Kafka cluster to ``path``, and return the path.
 
-    cluster: its name; may be left out if there is only one. further: the playbook's own sections. Raises
-    LabError if no broker has a cluster id yet.
+    cluster: the cluster's name; it may be left out if there is only one. further: the playbook's own
+    sections. Raises LabError if no broker has a cluster id yet.
     """
     found = lab.cluster(cluster)
     name = f"lab-{lab.id}-{found.name}"
@@ -94,7 +94,7 @@ def write_topic_inventory(
 ) -> Path:
     """Write the inventory of a switch of these topics to cluster `target`, and return its path.
 
-    The lab has gateways. groups: consumer groups of the topics. further: more keys of the section
+    The lab must have gateways. groups: the consumer groups of the topics. further: more keys of the section
     ``topic_move``.
     """
     spec = lab.spec
@@ -137,7 +137,7 @@ def _ssh(lab: Lab) -> dict[str, str]:
 
 
 def _service(lab: Lab, role: Role) -> dict[str, Any]:
-    """Return the section's `service` if the lab's hosts have a script instead of a unit."""
+    """Return the key `service` for an inventory section if a script starts the servers; otherwise no key."""
     if not service.has_script(lab.spec, role):
         return {}
     return {"service": {"unit": service.name_of(role), **service.commands(role)}}
@@ -159,7 +159,7 @@ def _kafka(lab: Lab, cluster: KafkaCluster) -> dict[str, Any]:
 
 
 def _cluster_id(lab: Lab, cluster: str) -> str:
-    """Return the cluster id that the brokers keep beside their data."""
+    """Return the cluster id that brokers store beside their data. Raises LabError if there is none yet."""
     for plan in lab.members(cluster):
         folder = lab.host(plan.name).root / render.log_dirs(lab.spec, plan)[0].lstrip("/")
         file = folder / "meta.properties"

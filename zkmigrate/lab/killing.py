@@ -1,10 +1,10 @@
 """Run zkmigrate's command line and kill it, like ``kill -9``, at one change.
 
 ``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…`` kills the tool before it sends a change to
-HOST, once OTHERS other hosts have confirmed theirs. KIND is the class of the change (``Seal``) or its
-zkm-host verb (``halt``). HOST may be ``any``, a topic whose config is changed, a partition (``a-0``), or an
-order that is sent to a gateway (``seal``). If the others do not confirm within ``WAIT_S``, the process ends
-with ``NOT_CONFIRMED``, so that this is not taken for the kill.
+HOST, once OTHERS other hosts have confirmed the same change. KIND is the class of the change (``Seal``) or
+its zkm-host verb (``halt``). HOST may also be ``any``, a topic whose config is changed, a partition
+(``a-0``), or a command to a gateway (``seal``). If the other hosts do not confirm within ``WAIT_S`` seconds,
+the process ends with ``NOT_CONFIRMED``, so that this end is not mistaken for the kill.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class KillingSite(wiring.Site):
 
 
 def _part(change: Change) -> str:
-    """Return the part of a cluster that a change is about, or the order that it sends to a gateway."""
+    """Return the part of a cluster that a change concerns, or the command that it sends to a gateway."""
     if isinstance(change, AlterTopicConfig):
         return change.topic
     if isinstance(change, ReassignPartition | CancelReassignment):

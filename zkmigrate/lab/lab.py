@@ -29,26 +29,26 @@ from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
 SSH_S, QUORUM_S, BROKERS_S, GATEWAYS_S = 180, 180, 360, 120
-"""Deadlines of `Lab.up` in seconds, several times what a quarter of two loaded cores needs."""
+"""The deadlines of `Lab.up` in seconds, several times the need of a quarter of two busy cores."""
 PLANT_TRIES = 30
 """How many times to try one batch of filler znodes, a few seconds apart, while source has no quorum."""
 
 
 class Lab(LabAccess):
-    """A lab that exists: `Lab.up` creates one, `Lab.load` opens an existing one, `down` removes it.
+    """An existing lab. `Lab.up` creates one, `Lab.load` opens one, and `down` removes it.
 
-    As a context manager it is taken down at the end.
+    As a context manager, the lab is removed at the end of the block.
     """
 
     # -- create and load
 
     @classmethod
     def up(cls, spec: LabSpec, progress: Progress = silent, *, kept: bool = False) -> Lab:
-        """Build a lab and return it when all of it is ready.
+        """Build a lab, and return it when all of it is ready.
 
-        If anything fails, everything is taken down again. Labs whose owner has died are removed first. Unless
-        `kept`, this process owns the lab: the next `up` after its death removes it. Raises LabError or
-        provision.ProvisionError.
+        If anything fails, everything is removed again. Labs whose owner has died are removed first. Unless
+        `kept`, this process owns the lab: the next `up` after the process has died removes the lab. Raises
+        LabError or provision.ProvisionError.
         """
         needs_root()
         software = machines.fetch(spec, progress)
@@ -65,7 +65,7 @@ class Lab(LabAccess):
 
     @classmethod
     def load(cls, named: str | Path) -> Lab:
-        """Open the lab with this id, or the lab in this directory if the path is absolute."""
+        """Open the lab with this id, or the lab in this directory if `named` is an absolute path."""
         directory = state.base_directory() / f"{state.PREFIX}{named}"
         path = Path(named)
         return cls(path if path.is_absolute() else directory)
@@ -107,7 +107,7 @@ class Lab(LabAccess):
         self._record = state.update(self.directory, lambda record: replace(record, ready=True))
 
     def _format_storage(self, cluster: KafkaCluster) -> None:
-        """Format the storage of every node of a KRaft cluster, all at once."""
+        """Format the storage of every node of a KRaft cluster, several nodes at once."""
         argv = render.format_command(cluster.version, render.kraft_cluster_id(self.id, cluster.name))
         account = ["-p", "User=kafka", "-p", "Group=kafka", "-p", "UMask=0027"]
         # A JVM that the host's systemd did not start may fail when it looks for its own cgroup.
@@ -117,7 +117,7 @@ class Lab(LabAccess):
             list(pool.map(lambda node: self.exec(node, formatting, timeout_s=BROKERS_S), nodes))
 
     def _plant_tree(self, progress: Progress) -> None:
-        """Create the filler znodes, which no client uses, on the first ensemble that serves."""
+        """Create the filler znodes, which no client uses, on the first ensemble that is running."""
         serving = [ensemble.name for ensemble in shape_of(self.spec).ensembles if not ensemble.empty]
         if not self.spec.tree_size or not serving:
             return
@@ -140,7 +140,7 @@ class Lab(LabAccess):
     def start_brokers(self) -> None:
         """Start Kafka on every controller and broker host.
 
-        Hosts with units also start it at every boot.
+        Hosts with systemd units also start Kafka at every boot.
         """
         enable = ["systemctl", "enable", "--now", "--quiet", "kafka.service"]
         for role in service.KAFKA:
@@ -151,8 +151,8 @@ class Lab(LabAccess):
     def wait_until_unregistered(self, cluster: str, broker: int, deadline_s: float) -> None:
         """Wait until ZooKeeper has removed the registration of a broker that is down.
 
-        Its session may outlive the broker, even after a clean stop. A broker that starts before that may end
-        itself. With KRaft there is nothing to wait for.
+        The broker's session may outlive the broker, even after a clean stop. A broker that starts before the
+        session has ended may stop itself. With KRaft there is nothing to wait for.
         """
         own = self.cluster(cluster)
         if own.ensemble is None:
@@ -168,7 +168,7 @@ class Lab(LabAccess):
     def wait_for_brokers(self, ensemble: str | None = None, deadline_s: float = BROKERS_S) -> None:
         """Wait until every broker is registered and every ISR is full.
 
-        ensemble: the ensemble to look at instead of the one that each cluster was built with.
+        ensemble: the ensemble to read from; by default the one that each cluster was built with.
         """
         for cluster in shape_of(self.spec).clusters:
             brokers = [plan for plan in self.members(cluster.name) if plan.role is Role.BROKER]
@@ -184,7 +184,7 @@ class Lab(LabAccess):
     def _start_gateways(self, progress: Progress) -> None:
         """Start the gateways now and at every boot.
 
-        The brokers must be up before, because a gateway asks them for their versions.
+        The brokers must be up before, because a gateway queries them for their versions.
         """
         gateways = [plan for plan in self.plans.values() if plan.role is Role.GATEWAY]
         for plan in gateways:
@@ -209,20 +209,20 @@ class Lab(LabAccess):
             wait_until(f"{ensemble} quorum", readiness.quorum_serves(servers), deadline_s)
 
     def power_off(self, host: str, deadline_s: float = 30) -> None:
-        """Power a host off as `systemctl poweroff` does, or kill it after the deadline."""
+        """Power a host off as `systemctl poweroff` does, or kill it after ``deadline_s`` seconds."""
         self._plan(host)
         if not lab_host.power_off(self.record.hosts.get(host, HostRecord()), deadline_s):
             teardown.kill_host(self.id, host)
         teardown.clear_host(self.id, host)
 
     def cut_power(self, host: str) -> None:
-        """Kill every process of a host at once."""
+        """Kill every process of a host at once, and leave the host off."""
         self._plan(host)
         teardown.kill_host(self.id, host)
         teardown.clear_host(self.id, host)
 
     def power_on(self, host: str) -> None:
-        """Boot a host that is off and wait for its sshd."""
+        """Boot a host that is off, and wait until its sshd answers."""
         plan = self._plan(host)
         if self.hosts[host].pid:
             raise LabError(f"{host} of lab {self.id} is already running")
@@ -266,7 +266,7 @@ class Lab(LabAccess):
     # -- take it down
 
     def down(self, progress: Progress = silent) -> None:
-        """Power every host off and remove all that the lab owns. A second call does nothing."""
+        """Power every host off and remove every resource of the lab. A second call does nothing."""
         teardown.remove(self.directory, progress)
 
     def __enter__(self) -> Lab:
@@ -295,12 +295,12 @@ def needs_root() -> None:
 
 
 def sweep(progress: Progress = silent) -> list[str]:
-    """Take down every abandoned lab (`state.sweepable`) and return their ids."""
+    """Remove every abandoned lab (see `state.sweepable`), and return the labs' ids."""
     return teardown.sweep(progress)
 
 
 def find(named: str | None) -> Lab:
-    """Return the lab with this id, or the only lab if no id is given."""
+    """Return the lab with this id, or the only lab if no id is given. Raises LabError if there is none."""
     if named is not None:
         return Lab.load(named)
     found = [path for path in state.directories() if (path / "lab.json").exists()]

@@ -21,23 +21,27 @@ from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress
 
 BOOT_S = 180
-"""The longest time that systemd-nspawn may take to start a container, seconds."""
+"""The longest time in seconds that systemd-nspawn may take to start a container."""
 WEIGHTS: Mapping[Role, int] = {Role.DEST: 3}
-"""Shares of the processors, 1 by default: in the window everything waits for dest."""
+"""The shares of the processors by role, 1 by default. In the window everything waits for dest."""
 INOTIFY_PER_HOST = 4
-"""The number of inotify instances that a host keeps open: three of systemd, one of dbus."""
+"""The number of inotify instances that a host keeps open: three by systemd, one by dbus."""
 
 
 @dataclass(frozen=True)
 class Software:
-    """The clean root file system, and the directories to bind into each host."""
+    """The software of a lab's hosts.
+
+    rootfs: the clean root file system. bound: for each host, the directories of this machine to bind into the
+    host, by path inside the host.
+    """
 
     rootfs: Path
     bound: Mapping[str, Mapping[str, Path]]
 
 
 def fetch(spec: LabSpec, progress: Progress) -> Software:
-    """Fetch the missing software for the hosts of this spec and return where it is.
+    """Fetch the missing software for the hosts of this spec, and return where all software is.
 
     Raises provision.ProvisionError.
     """
@@ -60,7 +64,7 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
 def check_inotify(hosts: int) -> None:
     """Raise LabError if this account cannot open the inotify instances that this many hosts need.
 
-    Linux counts those of all labs of a user together. A systemd that gets none starts no sshd.
+    Linux counts the instances of all labs of a user together. A systemd that gets none starts no sshd.
     """
     kernel = ctypes.CDLL(None)
     needed = hosts * INOTIFY_PER_HOST
@@ -90,7 +94,7 @@ def operator_key(directory: Path) -> Path:
 
 
 def known_hosts_file(directory: Path) -> Path:
-    """Return the file with the host keys of all hosts."""
+    """Return the known_hosts file of the lab, with the host keys of all hosts."""
     return directory / "keys" / "known_hosts"
 
 
@@ -146,7 +150,7 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
 def _binds_file(directory: Path, host: str) -> Path:
     """Return the file that lists the directories to bind at every boot.
 
-    Its lines are `path inside TAB path here`.
+    Each line is a path inside the host, a tab, and a path on this machine.
     """
     return host_directory(directory, host) / "binds"
 

@@ -1,4 +1,4 @@
-"""Manage a lab's network namespaces: one per host, one for the operator, one that holds only the bridge.
+"""Manage a lab's network namespaces: one for each host, one for the operator, and one only for the bridge.
 
 Nothing is created in the machine's own network namespace.
 """
@@ -21,7 +21,7 @@ from zkmigrate.lab.wait import wait_until
 NETNS_DIRECTORY = Path("/run/netns")
 BRIDGE, OPERATOR = "br", "op"
 _CLONE_NEWNET = 0x40000000
-"""Constant of <linux/sched.h>."""
+"""The constant CLONE_NEWNET of <linux/sched.h>."""
 
 
 def netns(lab_id: str, member: str) -> str:
@@ -43,7 +43,7 @@ def create(lab_id: str, spec: LabSpec) -> None:
 
 
 def remake_host(lab_id: str, spec: LabSpec, host: str) -> None:
-    """Replace a host's namespace by a new one: same address, no rules, no sets, no connections."""
+    """Replace a host's namespace by a new one with the same address, without rules, sets and connections."""
     name = netns(lab_id, host)
     _end_processes(name)
     # The port would disappear with its peer, but too late: its name is needed at once.
@@ -75,7 +75,7 @@ def link_address(address: str) -> str:
 
 
 def existing(lab_id: str) -> tuple[str, ...]:
-    """Return the lab's namespaces that exist now."""
+    """Return the names of the lab's namespaces that exist now."""
     return tuple(sorted(path.name for path in NETNS_DIRECTORY.glob(f"zkm-{lab_id}-*")))
 
 
@@ -118,9 +118,9 @@ def _ancestors() -> Iterator[int]:
 
 @contextlib.contextmanager
 def inside(name: str) -> Iterator[None]:
-    """Move the calling thread into a network namespace, and back at the end.
+    """Move the calling thread into a network namespace for the block.
 
-    Sockets opened inside stay there; threads started inside start there and stay there. Raises LabError if
+    Sockets opened inside the block, and threads started inside it, stay in the namespace. Raises LabError if
     there is no such namespace.
     """
     libc = ctypes.CDLL(None, use_errno=True)

@@ -20,11 +20,11 @@ from zkmigrate.runbook.engine import hold_file
 
 _POLL_S, _STATUS_S = 0.02, 120.0
 _BUSY = (6, 7)
-"""Exit codes after which another try may succeed: a closed gate, and a turn back without an operator."""
+"""The exit codes after which another try may succeed: closed gate (6), turn back without an operator (7)."""
 
 
 def call(lab: Lab, inventory: Path, *words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end in the operator's network, without a terminal.
+    """Run a command of zkmigrate to its end in the operator's network, without a terminal.
 
     The directory ``runs`` is beside the inventory. Raises subprocess.TimeoutExpired.
     """
@@ -47,7 +47,7 @@ class ToolProcess:
     path: Path
 
     def events_of(self, kind: str) -> list[dict[str, Any]]:
-        """Return the complete events of one kind so far."""
+        """Return the complete events of one kind that were written so far."""
         lines = self.path.read_text().rpartition("\n")[0].splitlines()
         events = (json.loads(line) for line in lines if line.startswith("{"))
         return [event for event in events if event["event"] == kind]
@@ -57,7 +57,7 @@ class ToolProcess:
         return self.process.poll() is not None
 
     def wait_for_hold(self, limit_s: float) -> bool:
-        """Wait until the tool holds or has ended, and return whether it holds.
+        """Wait until the tool holds or has ended. Return True if it holds.
 
         Raises NotReady if neither happens within `limit_s` seconds.
         """
@@ -81,16 +81,19 @@ class ToolProcess:
         self.process.send_signal(signal.SIGKILL)
 
     def wait_for_end(self, limit_s: float) -> int:
-        """Wait for the end and return the exit code. Raises LabError if the tool does not end in time."""
+        """Wait for the end of the tool and return its exit code.
+
+        Raises LabError if it does not end in time.
+        """
         try:
             return self.process.wait(limit_s)
         except subprocess.TimeoutExpired as late:
             raise LabError(f"the tool has not ended within {limit_s:g} s: {self.troubles()}") from late
 
     def troubles(self) -> str:
-        """Return the alarms and decisions that the tool reported.
+        """Return the alarms and decisions that the tool reported, as text.
 
-        Without any, the text is its last message and the findings that did not hold.
+        Without any, the text is the tool's last message and the findings that did not hold.
         """
         found = [
             f"{e['phase']}: {_finding(e['finding'])} -> {e['decision']}" for e in self.events_of("Alarm")
@@ -107,9 +110,9 @@ def _finding(finding: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Operator:
-    """The operator of one run, who runs its verbs.
+    """The operator of one run, who runs zkmigrate's commands.
 
-    directory: holds ``migration.yml``; receives ``runs`` and ``said``.
+    directory: holds ``migration.yml``; receives ``runs`` and ``said``. run: the id of the run.
     """
 
     lab: Lab
@@ -125,9 +128,10 @@ class Operator:
     def tool(
         self, name: str, verb: str, *options: str, program: Sequence[str] = ("zkmigrate",)
     ) -> Iterator[ToolProcess]:
-        """Start a verb with its events in ``said/NAME.jsonl``, and kill it at the end if it still runs.
+        """Start a command with its events in ``said/NAME.jsonl``.
 
-        program: a module and its own arguments before the verb.
+        Kill it at the end of the block if it still runs. program: a module and its own arguments before the
+        command.
         """
         path = self.directory / "said" / f"{name}.jsonl"
         path.parent.mkdir(exist_ok=True)
@@ -153,7 +157,7 @@ class Operator:
                     process.communicate()
 
     def hold(self, at: str, *options: str) -> None:
-        """Replace the requested hold by one after this step, or remove it if ``at`` is empty.
+        """Replace the requested hold by a hold after step ``at``, or remove the hold if ``at`` is empty.
 
         Raises LabError if the hold is refused.
         """
@@ -165,7 +169,7 @@ class Operator:
                 raise LabError(f"hold --at {at} ended with {done.returncode}: {done.stderr}")
 
     def status(self, *options: str) -> tuple[int, dict[str, Any]]:
-        """Return the exit code of ``status`` and its JSON. Raises LabError if it prints no JSON."""
+        """Return the exit code of ``status`` and the printed JSON. Raises LabError if there is no JSON."""
         words = ["status", "--run-id", self.run, "--json", *options]
         done = call(self.lab, self.directory / "migration.yml", *words, timeout_s=_STATUS_S)
         try:
@@ -182,10 +186,10 @@ class Operator:
         tries: int = 1,
         progress: Progress = silent,
     ) -> None:
-        """Run one verb to its end. Raises LabError unless it ends with 0.
+        """Run one command to its end. Raises LabError unless it ends with exit code 0.
 
-        tries: the maximum number of tries. On a busy machine a check sometimes fails, or the tool sometimes
-        turns back.
+        name: the name of the file of events. tries: the largest number of tries, because on a busy machine a
+        check sometimes fails, or the tool sometimes turns back.
         """
         for number in range(1, tries + 1):
             progress(f"tool: {verb} {' '.join(options)}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STATE, _START_TIME = 0, 19
-"""Positions of `state` and `starttime` (clock ticks since boot) after the command in /proc/PID/stat.
+"""The positions of `state` and `starttime` (clock ticks since boot) after the command in /proc/PID/stat.
 
 proc(5) describes the file.
 """
@@ -35,7 +35,7 @@ class ProcessId:
         return found
 
     def alive(self) -> bool:
-        """Return whether this very process still runs; a zombie does not."""
+        """Return whether this very process still runs. A zombie does not run."""
         fields = _stat_fields(self.pid)
         return fields is not None and int(fields[_START_TIME]) == self.start and fields[_STATE] not in "ZX"
 

@@ -1,8 +1,8 @@
-"""Fetch the lab's software: a Debian root file system, server jars, Java 11; build our own jars.
+"""Fetch the lab's software: a Debian root file system, server jars, Java 11. Build our own jars.
 
 Everything is stored in `cache_dir` and reused by later runs. An entry is built beside its final place under a
-file lock and renamed when it is complete. So a reader never sees half of one, a killed build leaves only a
-`.part` folder that the next one clears, and two builders do not collide.
+file lock, and renamed when it is complete. So a reader never sees half an entry, a killed build leaves only a
+`.part` folder that the next build removes, and two builders do not collide.
 """
 
 import argparse
@@ -37,7 +37,7 @@ ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/
 
 POM = Path(__file__).resolve().parents[2] / "setup" / "pom.xml"
 POLICY = POM.parent / "policy"
-"""Source of the jar that refuses new replicas on removed brokers."""
+"""The source directory of our CreateTopicPolicy, which refuses new replicas on removed brokers."""
 _MIRROR_MAKER = "connect-mirror"
 _POM_NS = {"m": "http://maven.apache.org/POM/4.0.0"}
 
@@ -47,15 +47,15 @@ _LAST_LINES = 15
 
 
 class ProvisionError(LabError):
-    """A part of the lab could not be fetched; the text has the command, its output and what to do."""
+    """A part of the lab could not be fetched. The text has the command, its output and what to do."""
 
 
 def cache_dir() -> Path:
-    """Return the cache's folder, without creating it.
+    """Return the path of the cache folder, without creating the folder.
 
-    It is `ZKMIGRATE_CACHE` if set, else `zkmigrate` below `XDG_CACHE_HOME` (ignored if relative, as the XDG
-    base directory specification asks), else `.cache/zkmigrate` in the home folder. An empty variable counts
-    as unset; without `HOME` the password database names the home folder.
+    The path is `ZKMIGRATE_CACHE` if set; otherwise `zkmigrate` below `XDG_CACHE_HOME` (ignored if relative,
+    as the XDG base directory specification asks); otherwise `.cache/zkmigrate` in the home folder. An empty
+    variable is treated as unset; without `HOME` the password database names the home folder.
     """
     own = os.environ.get("ZKMIGRATE_CACHE")
     if own:
@@ -70,8 +70,8 @@ def cache_dir() -> Path:
 def ensure_rootfs(progress: Progress = silent) -> Path:
     """Return the clean Debian root file system that lab hosts share as their read-only lower layer.
 
-    It is built if missing, and has no ssh host key, machine id, host name or resolver. Another suite or
-    package list gives another one. Raises ProvisionError.
+    The file system is built if missing. It has no ssh host key, machine id, host name or resolver. Each suite
+    and package list has its own file system. Raises ProvisionError.
     """
     key = digest(SUITE, *ROOTFS_PACKAGES, *ROOTFS_REMOVED)
     target = cache_dir() / "rootfs" / f"{SUITE}-{key}"
@@ -108,7 +108,7 @@ def kafka_versions() -> tuple[str, ...]:
 def zookeeper_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
     """Return the jars of one ZooKeeper version, all in one folder.
 
-    Missing ones are fetched. Raises ProvisionError.
+    Missing jars are fetched. Raises ProvisionError.
     """
     return _classpath("zookeeper", version, progress)
 
@@ -116,16 +116,17 @@ def zookeeper_classpath(version: str, progress: Progress = silent) -> tuple[Path
 def kafka_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
     """Return the jars of one Kafka version, all in one folder.
 
-    Missing ones are fetched. Raises ProvisionError. 2.3.1 needs Java 13 or earlier (`java11_home`): its
-    ZooKeeper client resolves no address on a later one.
+    Missing jars are fetched. Raises ProvisionError. Kafka 2.3.1 needs Java 13 or earlier (`java11_home`),
+    because its ZooKeeper client resolves no address on a later Java.
     """
     return _classpath("kafka", version, progress)
 
 
 def mirror_maker_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
-    """Return the jars of one MirrorMaker 2, all in one folder.
+    """Return the jars of one version of MirrorMaker 2, all in one folder.
 
-    Missing ones are fetched. Only a bench runs it, so `fetch` fetches it only by name. Raises ProvisionError.
+    Missing jars are fetched. Only a benchmark uses MirrorMaker, so `fetch` fetches these jars only by name.
+    Raises ProvisionError.
     """
     return _classpath(_MIRROR_MAKER, version, progress)
 
@@ -155,10 +156,10 @@ def policy_jar(progress: Progress = silent) -> Path:
 
 
 def built_jar(folder: Path, what: str, progress: Progress = silent) -> Path:
-    """Return the jar of a folder with a pom and Java sources of ours, built if missing or changed.
+    """Return the jar of a folder with a pom and our own Java sources, built if missing or changed.
 
-    Its name is ``zkmigrate-`` and the folder's. A Java runtime is enough, because Debian's contains the
-    compiler as a module. Raises ProvisionError.
+    The jar's name is ``zkmigrate-`` and the folder's name. A Java runtime is enough, because Debian's runtime
+    contains the compiler as a module. Raises ProvisionError.
     """
     sources = sorted(path for path in folder.glob("**/*") if path.suffix in (".xml", ".java"))
     target = cache_dir() / "jars" / f"{folder.name}-{digest(*(path.read_text() for path in sources))}"
@@ -174,7 +175,7 @@ def built_jar(folder: Path, what: str, progress: Progress = silent) -> Path:
 def fetch(names: Sequence[str], progress: Progress = silent) -> None:
     """Fetch the root file system and the named jars (`zookeeper-3.5.8`, `policy`) in parallel.
 
-    Raises ProvisionError; for an unknown name before it fetches anything.
+    Raises ProvisionError. For an unknown name the error is raised before anything is fetched.
     """
     known: dict[str, Callable[[Progress], object]] = {
         **{f"zookeeper-{version}": partial(zookeeper_classpath, version) for version in zookeeper_versions()},
@@ -239,7 +240,7 @@ def digest(*parts: str) -> str:
 def _apt_sources() -> list[str]:
     """Return this machine's Debian sources for SUITE as one-line entries; other origins are left out.
 
-    If there are none, mmdebstrap chooses.
+    If the result is empty, mmdebstrap chooses the sources.
     """
     fields = ["$(ORIGIN)", "$(CODENAME)", "$(CREATED_BY)", "$(REPO_URI)", "$(RELEASE)", "$(COMPONENT)"]
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -278,8 +279,8 @@ def ensure(
 ) -> Path:
     """Return `target`, building it first if it is missing.
 
-    build: fills the folder that it gets. what: the target's name in messages. lock: the name of a lock shared
-    by several targets. Raises ProvisionError.
+    build: fills the folder whose path it receives. what: the target's name in messages. lock: the name of a
+    lock shared by several targets. Raises ProvisionError.
     """
     if target.is_dir():
         return target
@@ -300,7 +301,7 @@ def ensure(
 
 @contextmanager
 def _locked(path: Path, what: str, progress: Progress) -> Iterator[None]:
-    """Hold the lock file; the kernel releases it when its owner dies."""
+    """Hold the lock file during the block. The kernel releases the lock if its owner dies."""
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -317,9 +318,10 @@ def _remove(path: Path) -> None:
 
 
 def run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, advice: str) -> None:
-    """Run a command to its end, with progress.
+    """Run a command to its end, and report its progress.
 
-    seconds: the limit. advice: what to do if it fails. Raises ProvisionError.
+    what: the name of the work in messages. seconds: the time limit. advice: what to do if the command fails.
+    Raises ProvisionError.
     """
     begun = time.monotonic()
     last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -354,7 +356,7 @@ def run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, a
 
 
 def main() -> int:
-    """Run `python -m zkmigrate.lab.provision [NAME...]`: fetch these jars, or all."""
+    """Run `python -m zkmigrate.lab.provision [NAME...]`: fetch the jars with these names, or all jars."""
     every = [f"zookeeper-{v}" for v in zookeeper_versions()] + [f"kafka-{v}" for v in kafka_versions()]
     every.append("policy")
     parser = argparse.ArgumentParser(

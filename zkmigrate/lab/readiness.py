@@ -1,7 +1,7 @@
 """Define the conditions of a ready lab: ssh answers, a quorum serves, every broker is registered.
 
-A condition returns None when it is met, otherwise what is missing. Enter the operator's network namespace
-first.
+A condition is a function that returns None if it is met, otherwise a text that says what is missing. Enter
+the operator's network namespace before calling it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONNECT_S = 0.5
 
 
 def four_letter_word(address: str, word: str, port: int = CLIENT_PORT, timeout_s: float = 2.0) -> str | None:
-    """Return a server's answer to a four-letter word; None when it does not answer."""
+    """Return a server's answer to a four-letter word; None if it does not answer in `timeout_s` seconds."""
     answer = four_letter_client.four_letter_word(address, port, word, timeout_s)
     return answer.value if isinstance(answer, Seen) else None
 
@@ -40,7 +40,7 @@ def server_mode(answer: str | None) -> str | None:
 
 
 def mode_of(address: str, port: int = CLIENT_PORT) -> str | None:
-    """Return the mode that a server reports now; None while it does not serve."""
+    """Return the mode that a server reports now; None if it does not serve."""
     return server_mode(four_letter_word(address, "srvr", port))
 
 
@@ -82,7 +82,7 @@ def quorum_serves(hosts: Sequence[HostPlan]) -> Callable[[], str | None]:
 def brokers_ready(
     client: KazooClient, chroot: str, brokers: Sequence[HostPlan], started_s: Mapping[str, int]
 ) -> Callable[[], str | None]:
-    """Return the condition that brokers are registered and accept, and every ISR is full.
+    """Return the condition that brokers are registered and accept connections, and every ISR is full.
 
     There must also be a controller. started_s: the start time of each broker's process (unix time), by host
     name. An older registration belongs to an earlier process whose session has not expired yet.
@@ -113,10 +113,10 @@ def brokers_ready(
 
 
 def kraft_ready(brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
-    """Return the condition that these brokers of a KRaft cluster accept, and that every ISR is full.
+    """Return the condition that these brokers of a KRaft cluster accept connections, and every ISR is full.
 
-    All of them must be registered. One that was killed counts as registered and in sync for some seconds
-    more.
+    All brokers must be registered. For some seconds, a killed broker is still reported as registered and in
+    sync.
     """
     addresses = [f"{broker.address}:{KAFKA_PORT}" for broker in brokers]
 
@@ -135,7 +135,7 @@ def kraft_ready(brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
 
 
 def ports_open(places: Iterable[tuple[str, int]]) -> Callable[[], str | None]:
-    """Return the condition that every one of these addresses accepts connections at its port."""
+    """Return the condition that connections to each of these addresses and ports are accepted."""
     left = set(places)
 
     def missing() -> str | None:
@@ -168,7 +168,7 @@ def short_isr(client: KazooClient, chroot: str) -> list[str]:
 
 
 def _closed(brokers: Iterable[HostPlan]) -> str:
-    """Return the brokers whose port accepts no connection, in words; empty if there are none."""
+    """Return a text with the brokers whose port accepts no connection; "" if there are none."""
     closed = [broker.name for broker in brokers if not _accepts(broker.address, KAFKA_PORT)]
     return f"port {KAFKA_PORT} of {', '.join(closed)}" if closed else ""
 

@@ -1,4 +1,4 @@
-"""Compute the files of a lab host, at the usual paths of a packaged installation."""
+"""Compute the content of a lab host's files, at the usual paths of a packaged installation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from zkmigrate.lab.spec import (
 
 OPS_USER = "ops"
 OWN_USER = "zkmigrate"
-"""The user that gateways and copiers run as."""
+"""The user that runs gateways and copiers."""
 OPS_ID, ZOOKEEPER_ID, KAFKA_ID, OWN_ID = 1000, 880, 881, 882
-"""Numeric ids of the lab's users; user id and group id are the same number."""
+"""The numeric ids of the lab's users; user id and group id are the same number."""
 
 USERS = (OPS_USER, "zookeeper", "kafka", OWN_USER)
 
@@ -47,26 +47,29 @@ POLICY_JARS = "/opt/kafka/policy"
 UNITS = "/etc/systemd/system"
 
 SNAP_COUNT = 2_000
-"""Transactions between two snapshots; ZooKeeper's default is 100,000.
+"""The number of transactions between two snapshots; ZooKeeper's default is 100,000.
 
 A starting server replays the log since its last snapshot. An observer that restarts often takes no snapshot,
-so the logs of a lab that goes back and forth would grow. With nine servers on two cores their replay takes
+so the logs of a lab that is moved repeatedly would grow. With nine servers on two cores the replay takes
 longer than sessions last.
 """
 _SNAP_COUNT_MOST = 100_000
 _SNAP_BYTES_EACH = 5_000
-"""Bytes of snapshot that one transaction may cause.
+"""The number of bytes of snapshots that one transaction may cause.
 
 With 1 GB of znodes and a snapshot every 2,000 transactions, six servers filled 79 GB in four minutes.
 """
 
 _KEPT_TRANSACTIONS = 500
-"""Transactions a server keeps in memory for its followers (ZooKeeper's ``ZKDatabase.commitLogCount``)."""
+"""The transactions that a server keeps in memory for its followers (``ZKDatabase.commitLogCount``)."""
 
 
 @dataclass(frozen=True)
 class HostFile:
-    """A file, directory (`content` None) or, with `link`, a symbolic link on a host."""
+    """A file, directory (`content` None) or symbolic link (`link` given) on a host.
+
+    owner, group: numeric ids.
+    """
 
     path: str
     content: str | None
@@ -86,7 +89,7 @@ def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
 
 
 def source_zoo_cfg(spec: LabSpec, ensemble: str = "source") -> str:
-    """Return the zoo.cfg of every server of an ensemble that serves from the start."""
+    """Return the zoo.cfg of every server of an ensemble that is running from the start."""
     options = {"reconfigEnabled": "true"} if spec.reconfig_enabled else {}
     options |= {} if spec.sync_enabled else {"syncEnabled": "false"}
     options |= spec.source_options
@@ -111,10 +114,10 @@ def _key_values(options: Mapping[str, str]) -> str:
 
 
 def java_env(spec: LabSpec) -> str:
-    """Return the EnvironmentFile of the ZooKeeper unit.
+    """Return the content of the EnvironmentFile of the ZooKeeper unit.
 
-    The heap has 2 kB for each filler znode, twice the znodes' data, and twice the last transactions, which a
-    server keeps in memory. With less, the leader's process ended while 1 GB was written.
+    The heap has room for 2 kB for each filler znode, twice the znodes' data, and twice the last transactions,
+    which a server keeps in memory. With less, the leader's process ended while 1 GB was written.
     """
     data = spec.tree_size * spec.tree_node_bytes
     kept = min(data, _KEPT_TRANSACTIONS * MOST_NODE_BYTES)
@@ -143,7 +146,7 @@ def _kafka(version: str) -> str:
 def _started_by(
     spec: LabSpec, role: Role, unit: str, account: str, environment: str, command: str
 ) -> HostFile:
-    """Return the file that starts a host's server: its unit, or a script."""
+    """Return the file that starts a host's server: a systemd unit or a script."""
     if service.has_script(spec, role):
         # The class path is quoted, so that java expands the star itself.
         text = re.sub(r"(/etc/\S+/\*)", r"'\1'", command)
@@ -152,9 +155,9 @@ def _started_by(
 
 
 def _unit(description: str, account: str, environment: str, command: str, stop_s: int) -> str:
-    """Return a unit's text: group-readable files, no automatic restart.
+    """Return the text of a systemd unit that makes files group-readable and does not restart its server.
 
-    stop_s: seconds between SIGTERM and SIGKILL.
+    stop_s: the seconds between SIGTERM and SIGKILL.
     """
     return f"""[Unit]
 Description={description}
@@ -183,7 +186,7 @@ def kafka_java(version: str) -> str:
 
 
 def kafka_unit(version: str) -> str:
-    """Return the text of kafka.service, with time for Kafka's controlled shutdown on SIGTERM."""
+    """Return the text of kafka.service. It gives Kafka time for its controlled shutdown after SIGTERM."""
     return _unit("Kafka broker", "kafka", KAFKA_ENV, _kafka(version), 120)
 
 
@@ -193,7 +196,7 @@ def connect_string(addresses: Sequence[str], chroot: str) -> str:
 
 
 def data_disks(spec: LabSpec, host: HostPlan) -> dict[str, int]:
-    """Return the host's own disks for data: megabytes by mount point."""
+    """Return the size in megabytes of each separate data disk of the host, by mount point."""
     if host.myid is not None:
         return {ZOOKEEPER_DATA: spec.data_disk_mb} if spec.data_disk_mb else {}
     sizes = host.broker.disks_mb if host.broker is not None else ()
@@ -208,9 +211,9 @@ def log_dirs(spec: LabSpec, host: HostPlan) -> tuple[str, ...]:
 def server_properties(spec: LabSpec, host: HostPlan) -> str:
     """Return the server.properties of one broker or controller, as it is before a migration.
 
-    The drills must show what a release does by default. Therefore only two things are set: small internal
-    topics and segments, because the machine is small; and no automatic creation of topics, because the
-    checks must know all topics.
+    The drills must show the default behaviour of a release. Therefore only two things are set: small internal
+    topics and segments, because the machine is small; and no automatic creation of topics, because the checks
+    must know all topics.
     """
     cluster = host.part
     assert isinstance(cluster, KafkaCluster)
@@ -235,7 +238,7 @@ log.segment.bytes=67108864
 
 
 def _small(brokers: int) -> str:
-    """Return the settings without which Kafka creates no internal topic on fewer than three brokers."""
+    """Return the settings that Kafka needs to create internal topics on fewer than three brokers."""
     if brokers >= 3:
         return ""
     factors = (
@@ -251,8 +254,8 @@ def _rack(host: HostPlan) -> str:
 def _kraft(spec: LabSpec, host: HostPlan, cluster: Iterable[HostPlan]) -> tuple[str, str]:
     """Return the identity lines of a KRaft node, and the lines that locate the cluster's metadata.
 
-    A broker with disks keeps the metadata log outside them: a full disk then costs a log directory, not the
-    node.
+    A broker with its own disks keeps the metadata log on another disk: a full disk then stops a log
+    directory, not the node.
     """
     voters = ",".join(f"{h.node_id}@{h.address}:{CONTROLLER_PORT}" for h in cluster if h.votes)
     broker = host.broker is not None
@@ -274,7 +277,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 def kraft_cluster_id(lab_id: str, cluster: str) -> str:
     """Return the id of a KRaft cluster, for formatting its storage.
 
-    It begins with a letter, because StorageTool takes an id that begins with "-" for an option.
+    The id begins with a letter, because StorageTool takes an id that begins with "-" for an option.
     """
     digest = hashlib.sha256(f"{lab_id} {cluster}".encode()).digest()[:16]
     return base64.urlsafe_b64encode(bytes([digest[0] & 0x7F]) + digest[1:]).decode().rstrip("=")
@@ -289,7 +292,8 @@ def format_command(version: str, cluster_id: str) -> list[str]:
 def account_lines(host: HostPlan) -> dict[str, str]:
     """Return the lines to append to /etc/passwd, /etc/group and /etc/shadow, by file.
 
-    On source the operator may only read: `ops` is in the group that reads ZooKeeper's data, config and logs.
+    On source the operator may only read: `ops` is in the group that can read ZooKeeper's data, config and
+    logs.
     """
     reader = OPS_USER if host.role is Role.SOURCE else ""
     return {
@@ -317,7 +321,7 @@ def etc_hosts(spec: LabSpec) -> str:
 def host_files(
     spec: LabSpec, host: HostPlan, host_key: str, operator_public_key: str
 ) -> tuple[HostFile, ...]:
-    """Return every file of one host beyond the root file system, directories before their content.
+    """Return every file of one host besides the root file system, directories before their content.
 
     host_key: the host's private ssh key (OpenSSH text). operator_public_key: the public key that may log in.
     """
@@ -345,7 +349,7 @@ def host_files(
 
 
 def _owned_by(number: int) -> Callable[[str, str | None, int], HostFile]:
-    """Return a function that makes files with this number as user id and group id."""
+    """Return a function that makes files whose user id and group id are this number."""
 
     def file(path: str, content: str | None, mode: int) -> HostFile:
         return HostFile(path, content, mode, number, number)
@@ -354,7 +358,10 @@ def _owned_by(number: int) -> Callable[[str, str | None, int], HostFile]:
 
 
 def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostFile]:
-    """Return ZooKeeper's files: on source configured and enabled, on dest without configuration."""
+    """Return ZooKeeper's files.
+
+    On source the server is configured and enabled; on dest it has no configuration.
+    """
     owned = _owned_by(ZOOKEEPER_ID)
     conf = "/etc/zookeeper/conf"
     unit = _unit("ZooKeeper server", "zookeeper", JAVA_ENV, _ZOOKEEPER, 20)

@@ -1,6 +1,6 @@
 """Control a lab host's server by a systemd unit, or by a script if `LabSpec.service` says so.
 
-Source always has units.
+Servers of source always have units.
 """
 
 from __future__ import annotations
@@ -23,47 +23,50 @@ _NAMES = {
 
 
 def has_server(role: Role) -> bool:
-    """Return whether hosts of this role have one server; a mirror has two copiers, a client host has none."""
+    """Return whether hosts of this role have exactly one server.
+
+    Mirrors have two copiers, clients have none.
+    """
     return role in _NAMES
 
 
 def name_of(role: Role) -> str:
-    """Return the name of the server on hosts of this role. Raises LabError if they have none."""
+    """Return the name of the server on hosts of this role. Raises LabError if such hosts have no server."""
     if role not in _NAMES:
         raise LabError(f"a {role} host runs no server")
     return _NAMES[role]
 
 
 def has_script(spec: LabSpec, role: Role) -> bool:
-    """Return whether hosts of this role have a script instead of a unit."""
+    """Return whether a script, not a systemd unit, starts the server on hosts of this role."""
     return spec.service == "commands" and role in (Role.DEST, *KAFKA)
 
 
 def script(role: Role) -> str:
-    """Return the path of the script on the host."""
+    """Return the path on the host of the script that starts the server."""
     return f"/opt/{name_of(role)}/service"
 
 
 def log_file(role: Role) -> str:
-    """Return the path of the server's output when the script starts it."""
+    """Return the path of the file with the server's output, if the script starts the server."""
     return f"/var/log/{name_of(role)}.log"
 
 
 def pid_file(role: Role) -> str:
-    """Return the path of the script's pid file."""
+    """Return the path of the file with the server's pid, if the script starts the server."""
     return f"/run/{name_of(role)}.pid"
 
 
 def commands(role: Role) -> dict[str, str]:
-    """Return the commands of the script's actions, as `migration.yml` names them."""
+    """Return the script's commands by action, with the names of actions in `migration.yml`."""
     return {action: f"{script(role)} {action}" for action in ACTIONS}
 
 
 def control_command(spec: LabSpec, role: Role, action: str) -> list[str]:
     """Return the command for the lab's own use that starts or stops the server on a host of this role.
 
-    A stop returns when the process is gone. A start goes through the host's systemd: `Lab.exec` runs commands
-    in a cgroup that the host does not see, where a JVM may fail to find its own.
+    A stop returns when the process has ended. A start goes through the host's systemd: `Lab.exec` runs
+    commands in a cgroup that the host cannot see, where a JVM may fail to find its own cgroup.
     """
     if not has_script(spec, role):
         return ["systemctl", action, name_of(role)]
@@ -74,7 +77,7 @@ def control_command(spec: LabSpec, role: Role, action: str) -> list[str]:
 
 
 def status_command(role: Role) -> list[str]:
-    """Return the script's command that exits 0 while the server runs."""
+    """Return the script's command that exits with 0 while the server runs."""
     return [script(role), "status"]
 
 
@@ -94,10 +97,10 @@ def start_time_command(spec: LabSpec, role: Role) -> list[str]:
 
 
 def script_text(role: Role, account: str, environment: str, command: str) -> str:
-    """Return a script that starts `command` as `account` in its own session, with a pid file and a log.
+    """Return the text of a script that starts `command` as `account` in a session, with pid file and log.
 
     environment: a file of shell assignments that `command` uses. The process that becomes the server writes
-    the pid file; `start` returns once it exists.
+    the pid file; `start` returns once the file exists.
     """
     ask_guard = f"{zkm_host.ASK_GUARD}\n    "
     return f"""#!/bin/sh

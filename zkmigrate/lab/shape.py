@@ -1,6 +1,6 @@
 """Define the shape of a lab: its ZooKeeper ensembles and Kafka clusters, and their hosts.
 
-The module defines values only. `LabSpec` (spec.py) has the settings that all of them share; `hosts_of` lists
+The module defines only values. `LabSpec` (spec.py) has the settings that all parts share; `hosts_of` lists
 the hosts.
 """
 
@@ -26,7 +26,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,7}[a-z]$")]
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Return the major and minor number of a version; a part without a number counts as 0."""
+    """Return the major and minor number of a version; a part that is not a number becomes 0."""
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))[:2]
 
 
@@ -41,9 +41,9 @@ def znode_path(path: str) -> str:
 Megabytes = Annotated[int, Field(ge=64)]
 
 FURTHER = ("gateway", "mirror", "client")
-"""The first parts of the names of hosts that belong to no part."""
+"""The first parts of the names of hosts that belong to no ensemble or cluster."""
 FIRST_KRAFT, LAST_ZOOKEEPER = (3, 3), (3, 9)
-"""Kafka's first release with KRaft for production, and its last one with ZooKeeper."""
+"""Kafka's first release with KRaft for production, and its last release with ZooKeeper."""
 
 
 class _Value(BaseModel):
@@ -51,7 +51,10 @@ class _Value(BaseModel):
 
 
 class Part(_Value):
-    """A group of hosts: `name` is the first part of their names, `version` is that of their server."""
+    """An ensemble or cluster.
+
+    name: the first part of its hosts' names. version: the version of its servers.
+    """
 
     name: Name
     version: str
@@ -60,7 +63,7 @@ class Part(_Value):
 class Ensemble(Part):
     """A ZooKeeper ensemble on hosts NAME1 to NAMEcount.
 
-    empty: it is installed, without data, and stopped.
+    empty: whether ZooKeeper is only installed, without data, and stopped.
     """
 
     version: str = "3.5.8"
@@ -71,9 +74,10 @@ class Ensemble(Part):
 class Broker(_Value):
     """One broker.
 
-    disks_mb: the sizes of its disks, each a file system with one log directory. Without disks the broker has
-    one log directory on the root file system. disk_mb_s: the limit of each disk's reads and of its writes, in
-    megabytes (1,000,000 bytes) per second. controller: with KRaft it is a controller too.
+    disks_mb: the sizes of the broker's disks, each a file system with one log directory. Without disks the
+    broker has one log directory on the root file system. disk_mb_s: the limit of each disk's reads and of its
+    writes, in megabytes (1,000,000 bytes) per second. controller: whether the broker is also a KRaft
+    controller.
     """
 
     rack: str | None = None
@@ -89,11 +93,11 @@ class Broker(_Value):
 
 
 class KafkaCluster(Part):
-    """A Kafka cluster on hosts NAME1 to NAMEn, one for each broker; their ids count from 1.
+    """A Kafka cluster on hosts NAME1 to NAMEn, one for each broker; broker ids count from 1.
 
     ensemble: the ensemble that holds the cluster's metadata below `chroot`; None means KRaft. With KRaft,
-    `controllers` is the number of hosts NAME-ctl1 and so on that are only controllers; further controllers
-    are the brokers that are both.
+    `controllers` is the number of hosts NAME-ctl1 and so on that are only controllers; brokers may be
+    controllers too.
     """
 
     version: str = "2.8.2"
@@ -119,7 +123,8 @@ class KafkaCluster(Part):
 class Shape(_Value):
     """All ensembles, clusters and further hosts of a lab.
 
-    gateways, mirrors: numbers of hosts between its two clusters.
+    gateways, mirrors: the numbers of gateway and mirror hosts between the lab's two clusters. clients: the
+    number of client hosts.
     """
 
     ensembles: tuple[Ensemble, ...] = ()
@@ -159,7 +164,7 @@ class Shape(_Value):
     def from_json(cls, value: Any) -> Shape:
         """Return the shape that this JSON or YAML value describes.
 
-        Raises LabError with what is wrong, and where.
+        Raises LabError for a wrong value, with its place and the reason.
         """
         try:
             return cls.model_validate(value)

@@ -1,6 +1,6 @@
-"""End a program that owns a lab, and the programs that it runs.
+"""End a program that owns a lab, together with the programs that it has started.
 
-SIGTERM and SIGHUP take the lab down, as Ctrl-C does.
+SIGTERM and SIGHUP remove the lab, as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process in its own session, so that Ctrl-C does not reach it, and end it with the block.
 
-    It receives SIGTERM (a Ctrl-C may be ignored in the background), and SIGKILL after ``patience_s`` seconds.
-    output: the file for both of its streams; None for this process's streams.
+    The process receives SIGTERM (a Ctrl-C may be ignored in the background), and SIGKILL after ``patience_s``
+    seconds. output: the file for standard output and standard error; None for those of this process.
     """
     process = subprocess.Popen(
         command,

@@ -1,4 +1,4 @@
-"""Record what must not change on source: configs, myid, unit files and the server processes."""
+"""Record the state of source that must not change: configs, myid, unit files and the server processes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LOOK = (
 
 
 def source_state(lab: Lab) -> dict[str, str]:
-    """Return digests of source's files and the identity of its server process, by host.
+    """Return digests of source's files and the identity of the server process, for each host.
 
-    ``zoo.cfg.dynamic.next`` is left out, because ZooKeeper 3.5.8 writes it by itself. Raises LabError if a
-    required file is missing, if the server does not run, or if zkmigrate has left state there.
+    ``zoo.cfg.dynamic.next`` is left out, because ZooKeeper 3.5.8 writes this file by itself. Raises LabError
+    if a required file is missing, if the server does not run, or if zkmigrate has left state on the host.
     """
     return {
         h.name: complete(h.name, lab.exec(h.name, ["sh", "-c", _LOOK]).stdout) for h in lab.role(Role.SOURCE)
@@ -36,7 +36,7 @@ def source_state(lab: Lab) -> dict[str, str]:
 
 
 def complete(host: str, text: str) -> str:
-    """Return the text if it has everything that it must have. Raises LabError with what is missing."""
+    """Return the text if it contains every required part. Raises LabError that names the missing parts."""
     digested = set(re.findall(r"^[0-9a-f]{64}  (\S+)$", text, re.MULTILINE))
     missing = [path for path in (ZOO_CFG, MYID, UNIT) if path not in digested]
     if not re.search(r"^MainPID=[1-9][0-9]*$", text, re.MULTILINE):

@@ -1,6 +1,6 @@
 """Define the spec of a lab: versions, sizes, options, and the hosts and addresses that follow from them.
 
-The module defines values only. Every lab has its own network namespaces, so all labs use the same subnet.
+The module defines only values. Every lab has its own network namespaces, so all labs use the same subnet.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ JAVA_11_KAFKA = frozenset({"2.3.1"})
 class Role(StrEnum):
     """The purpose of a lab host.
 
-    Source is a ZooKeeper server that serves from the start; dest is one that is installed and empty. A broker
-    may also be a controller with KRaft; `controller` is a controller alone. Gateways and mirrors are between
-    two clusters. In the lab of a move, its ensembles and its cluster have these names too.
+    A source host has a ZooKeeper server that runs from the start; a dest host has one that is only installed.
+    With KRaft a broker may also be a controller; a `controller` host is only a controller. Gateways and
+    mirrors are between two clusters. In the lab of a move, its ensembles and its cluster have these names
+    too.
     """
 
     SOURCE = "source"
@@ -52,8 +53,8 @@ class Role(StrEnum):
 class HostPlan:
     """One planned host.
 
-    number: from 1 within part and role. part: the host's ensemble or cluster; None for a gateway, a mirror or
-    a client host.
+    number: counted from 1 within part and role. part: the host's ensemble or cluster; None for a gateway, a
+    mirror or a client host.
     """
 
     name: str
@@ -64,7 +65,7 @@ class HostPlan:
 
     @property
     def myid(self) -> int | None:
-        """The server id that a ZooKeeper host has (source) or will get (dest); None for other hosts."""
+        """The server id of a ZooKeeper host, which a dest host gets later; None for other hosts."""
         if self.role is Role.SOURCE:
             return self.number
         if self.role is Role.DEST:
@@ -96,18 +97,18 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class LabSpec:
-    """A lab to build. Times are in milliseconds; the field names give the units of sizes.
+    """The settings of a lab to build. Times are in milliseconds; the field names give the units of sizes.
 
-    Versions: those that `provision` knows. source_options, broker_options: further `key=value` lines of
+    Versions: those that `provision` can fetch. source_options, broker_options: further `key=value` lines of
     source's zoo.cfg and of each server.properties. sync_enabled: ZooKeeper's `syncEnabled` on source.
-    bandwidth_kbit: limits of hosts' links in both directions (token bucket), by host name. data_disk_mb: size
-    of a disk (a loop-mounted file system) for each ZooKeeper host's data, which `fault disk-full` needs; 0
-    for none. tree_size: number of filler znodes of `tree_node_bytes` each, outside the chroot. service:
-    `systemd`; or `commands`, so that a script starts ZooKeeper on dest and Kafka, and the inventory gives its
-    commands.
+    bandwidth_kbit: limits of hosts' links in both directions (token bucket), by host name. data_disk_mb: the
+    size of a disk (a loop-mounted file system) for each ZooKeeper host's data, which `fault disk-full` needs;
+    0 for none. tree_size: the number of filler znodes of `tree_node_bytes` each, outside the chroot. service:
+    `systemd`; or `commands`, so that scripts start ZooKeeper on dest and Kafka, and the inventory names the
+    scripts' commands.
 
-    Without a `shape` this is the lab of a move: ensembles source and dest, one cluster of three brokers, each
-    in its own rack. If a `shape` is given, the fields in `MOVE_ONLY` must keep their defaults.
+    Without a `shape` this is the lab of a move: ensembles source and dest, and one cluster of three brokers,
+    each in its own rack. If a `shape` is given, the fields in `MOVE_ONLY` must keep their defaults.
     """
 
     source_version: str = "3.5.8"
@@ -176,7 +177,7 @@ class LabSpec:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON values; the key `shape` is there only if the spec has one."""
+        """Return the spec as JSON values. The key `shape` is present only if the spec has a shape."""
         seen = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "shape"}
         if self.shape is not None:
             seen["shape"] = self.shape.model_dump(mode="json")
@@ -184,7 +185,7 @@ class LabSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> LabSpec:
-        """Return the spec that `to_json` wrote. Raises LabError for unknown keys."""
+        """Return the spec from the JSON values that `to_json` returned. Raises LabError for unknown keys."""
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(value) - known):
             raise LabError(f"a lab spec has no key {', '.join(unknown)}; keys: {', '.join(sorted(known))}")
@@ -236,12 +237,12 @@ def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
 
 
 def members(hosts: Iterable[HostPlan], part: str) -> tuple[HostPlan, ...]:
-    """Return those of the hosts that belong to the ensemble or cluster of this name."""
+    """Return the hosts that belong to the ensemble or cluster of this name."""
     return tuple(host for host in hosts if host.part is not None and host.part.name == part)
 
 
 LONG_SESSIONS = LabSpec(session_timeout_ms=60_000, tick_time_ms=3_000)
-"""The lab for cut-overs and ways back with clients on dest.
+"""The spec of a lab for cut-overs and ways back with clients on dest.
 
 On two busy cores the way from FENCE to CHECK and back took more than 40 s, the longest session for a tick of
 2 s.

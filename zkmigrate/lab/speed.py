@@ -29,10 +29,11 @@ _HERE = "127.0.0.1"
 
 
 def measure(spec: LabSpec) -> Speed:
-    """Measure ZooKeepers of dest's version on this machine: the slower start and the faster write of two.
+    """Measure ZooKeeper on this machine. Return the slower of two starts, and the faster of two writes.
 
-    start_s: seconds until three servers that start at once serve. round_trip_ms: the median of a write. A
-    first start reads the jars, so that a cold disk does not count. Raises LabError if they do not start.
+    spec: names dest's ZooKeeper version, which is used. start_s: the seconds until three servers that start
+    at once serve. round_trip_ms: the median of a write. A first start reads the jars, so that a cold disk
+    does not count. Raises LabError if the servers do not start.
     """
     if shutil.which("java") is None:
         raise LabError("the program java is not on this machine; install the package openjdk-17-jre-headless")
@@ -50,7 +51,7 @@ def measure(spec: LabSpec) -> Speed:
 
 @contextlib.contextmanager
 def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
-    """Start standalone servers; yield the seconds until all serve, and the port of one."""
+    """Start standalone servers for the block. Yield the seconds until all serve, and one server's port."""
     with tempfile.TemporaryDirectory(prefix="zkm-speed-") as directory, contextlib.ExitStack() as ended:
         ports = _free_ports(count)
         servers: dict[Path, subprocess.Popen[bytes]] = {}

@@ -35,7 +35,7 @@ DEFAULT_BASE = Path("/var/lib/zkmigrate-lab")
 
 @dataclass(frozen=True)
 class HostRecord:
-    """The processes of one host: nspawn, and the container's PID 1 as seen from this machine."""
+    """The processes of one host: systemd-nspawn, and the container's PID 1 as seen from this machine."""
 
     supervisor: ProcessId | None = None
     leader: ProcessId | None = None
@@ -45,7 +45,8 @@ class HostRecord:
 class LabRecord:
     """The content of lab.json.
 
-    kept: the lab outlives its owner and is removed only by `lab down`.
+    owner: the process that built the lab. kept: whether the lab outlives its owner and is removed only by
+    `lab down`.
     """
 
     id: str
@@ -71,7 +72,10 @@ class LabRecord:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LabRecord:
-        """Return the record that `to_json` wrote. Raises LabError for another format number."""
+        """Return the record from the JSON values that `to_json` returned.
+
+        Raises LabError for another format number.
+        """
         if value.get("format") != FORMAT:
             raise LabError(f"lab.json has format {value.get('format')!r}; this program reads format {FORMAT}")
         return cls(
@@ -109,9 +113,9 @@ def base_directory() -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold an exclusive lock on a file.
+    """Hold an exclusive lock on a file during the block, and yield True.
 
-    Yields True with the lock. Yields False at once if `wait` is off and another process holds it.
+    If `wait` is off and another process holds the lock, yield False at once.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -126,7 +130,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def write(directory: Path, record: LabRecord) -> None:
-    """Replace lab.json durably and atomically."""
+    """Replace lab.json by this record, durably and atomically."""
     fresh = directory / "lab.json.new"
     with fresh.open("w") as out:
         json.dump(record.to_json(), out, indent=1)
@@ -136,7 +140,7 @@ def write(directory: Path, record: LabRecord) -> None:
 
 
 def read(directory: Path) -> LabRecord:
-    """Read the record of the lab in this directory. Raises LabError if there is none."""
+    """Read the record of the lab in this directory. Raises LabError if there is no lab."""
     try:
         return LabRecord.from_json(json.loads((directory / "lab.json").read_text()))
     except FileNotFoundError:
@@ -152,7 +156,10 @@ def update(directory: Path, change: Callable[[LabRecord], LabRecord]) -> LabReco
 
 
 def create(spec: LabSpec, *, kept: bool) -> Path:
-    """Create a directory with the record of a new lab that this process owns, and return it."""
+    """Create the directory of a new lab that this process owns, with the lab's record.
+
+    Return the directory.
+    """
     base = base_directory()
     base.mkdir(parents=True, exist_ok=True)
     with locked(base / ".lock"):
@@ -168,7 +175,7 @@ def create(spec: LabSpec, *, kept: bool) -> Path:
 
 
 def directories() -> tuple[Path, ...]:
-    """Return the directories of all labs, complete and incomplete ones."""
+    """Return the directories of all labs, including incomplete labs."""
     return tuple(sorted(base_directory().glob(f"{PREFIX}*")))
 
 

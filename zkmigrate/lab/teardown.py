@@ -1,7 +1,7 @@
-"""Take labs down, complete ones and what a killed owner left behind.
+"""Take down labs, including incomplete labs of an owner that was killed.
 
-The lab's id is enough to find everything (namespaces, cgroups, mounts below its directory). Every part may be
-gone already.
+The lab's id is enough to find everything (namespaces, cgroups, mounts below its directory). Any part may be
+missing already.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from zkmigrate.lab.spec import hosts_of
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
 POWER_OFF_S = 15
-"""Seconds after which hosts that have not powered off are killed."""
+"""The seconds after which hosts that have not powered off are killed."""
 DETACH_S = 120
-"""Seconds that the kernel may take to detach the disks of hosts that are off."""
+"""The seconds that the kernel may take to detach the disks of hosts that are off."""
 
 
 def remove(directory: Path, progress: Progress = silent) -> None:
     """Take a lab down: power hosts off (or kill them after a deadline), then remove all traces.
 
-    It kills ZooKeeper and Kafka first, because brokers that cannot hand over their partitions would take
+    ZooKeeper and Kafka are killed first, because brokers that cannot hand over their partitions would take
     minutes to stop.
     """
     if not directory.exists():
@@ -66,10 +66,10 @@ def _remove(directory: Path, progress: Progress) -> None:
 
 
 def _attached(directory: Path) -> str | None:
-    """Return the disks below the directory that are still attached, or None.
+    """Return a text with the disks below the directory that are still attached, or None.
 
-    The kernel detaches a disk some time after its unmounting, once the last mount namespace that saw it is
-    gone.
+    The kernel detaches a disk some time after its unmounting, once the last mount namespace with this mount
+    has ended.
     """
     disks = run(["losetup", "--all", "--noheadings", "--output", "BACK-FILE"]).splitlines()
     return ", ".join(disk for disk in disks if disk.startswith(f"{directory}/")) or None
@@ -96,7 +96,7 @@ def kill_host(lab_id: str, name: str) -> None:
 
 
 def clear_host(lab_id: str, name: str) -> None:
-    """Remove the cgroup of a host that is off, and nspawn's traces of it."""
+    """Remove the cgroup of a host that is off, and the files that nspawn left for the host."""
     control_groups.remove(lab_id, name)
     host.clear_traces(lab_id, name)
 
@@ -111,7 +111,7 @@ def mounts_below(mountinfo: str, directory: Path) -> list[str]:
 
 
 def unmount_below(directory: Path) -> None:
-    """Unmount everything below a directory, after ending the limits of disks there."""
+    """Unmount everything below a directory, after removing the limits of the disks there."""
     points = mounts_below(Path("/proc/self/mountinfo").read_text(), directory)
     control_groups.unlimit_disks(Path(point) for point in points)
     for point in points:

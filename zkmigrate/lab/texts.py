@@ -1,4 +1,4 @@
-"""Hold the files that are the same on every lab's hosts, and the units that lab hosts do not run."""
+"""Hold the files that are the same on all lab hosts, and the list of units that lab hosts do not run."""
 
 MASKED_UNITS = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "console-getty.service", "dpkg-db-backup.timer",
@@ -6,9 +6,9 @@ MASKED_UNITS = (
     "systemd-ask-password-console.path", "systemd-ask-password-wall.path", "systemd-logind.service",
     "systemd-pstore.service",
 )  # fmt: skip
-"""Units that a lab host does not need; with them it boots ten times slower.
+"""The systemd units that a lab host does not need; with them a host boots ten times slower.
 
-Each of the two paths would hold an inotify instance, of which Linux gives an account 128.
+Each of the two path units would keep an inotify instance open, of which Linux gives an account 128.
 """
 
 

@@ -1,4 +1,4 @@
-"""Read from a run's journal the times of its steps, and which program opened each dest host to clients."""
+"""Read the times of a run's steps from its journal, and which program opened each dest host to clients."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ OPENED_BY_OPERATOR, OPENED_BY_FINISHER = "operator", "finisher"
 
 
 def step_spans(run_directory: Path) -> list[dict[str, Any]]:
-    """Return every completed visit to a step, in order, with start and end in CLOCK_MONOTONIC ns.
+    """Return every completed visit to a step, in order, with start and end in ns of CLOCK_MONOTONIC.
 
-    Its name is ``stage.step``, or ``stage.step:back`` on the way back.
+    The name of a visit is ``stage.step``, or ``stage.step:back`` on the way back.
     """
     spans: list[dict[str, Any]] = []
     begun: dict[tuple[str, str], float] = {}
@@ -36,8 +36,8 @@ def step_spans(run_directory: Path) -> list[dict[str, Any]]:
 def opened_by(run_directory: Path, hosts: Iterable[str]) -> dict[str, str]:
     """Return for each host which program opened it to clients: ``operator`` or ``finisher``.
 
-    It is ``operator`` if the journal has the tool's own ``open`` with its outcome. Otherwise the host's
-    finisher opened it at its own limit: OPEN then finds the host open and sends nothing.
+    The result is ``operator`` if the journal has the tool's own ``open`` with its outcome. Otherwise the
+    host's finisher opened the host at its own limit: OPEN then finds the host open and sends nothing.
     """
     sent: dict[str, str] = {}
     opened: set[str] = set()

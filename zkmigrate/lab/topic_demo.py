@@ -1,4 +1,4 @@
-"""Run the demo of a switch: working clients are moved from one Kafka cluster to another one, and back.
+"""Run the demo of a switch: working clients are moved from one Kafka cluster to another, and back.
 
 ``python -m zkmigrate.lab.topic_demo`` builds two clusters of three brokers, a gateway and a mirror. Producers
 and consumers of several libraries know only the gateway. The playbook ``kafka_topic_move`` switches them to
@@ -31,13 +31,13 @@ from zkmigrate.lab.wait import Progress
 from zkmigrate.runbook.model.finding import Held
 
 PAIRS = ("2.8.2:4.3.1", "3.9.1:4.3.1", "2.8.2:3.9.1")
-"""Releases of the old and of the new cluster."""
+"""The possible Kafka versions of the old and of the new cluster."""
 DIRECTORY = "demo-topics"
 AT_WORK_S, APART_S, RUN_S = 40.0, 10.0, 900.0
 RATE = 25.0
-"""Records per second and producer."""
+"""The number of records per second that each producer sends."""
 KEEPING = ("--until", "verify")
-"""The place to stop: before the copiers back to source end, because a switch back needs them."""
+"""The options that stop a run before the copiers back to source end, because a switch back needs them."""
 EVENTS = {"producer": "ack", "consumer": "consumed"}
 
 
@@ -50,7 +50,10 @@ class TopicDemo:
     places: list[str] = field(default_factory=list)
 
     def play(self) -> dict[str, Any]:
-        """Let the clients work, switch there and back, and judge. Return the content of ``result.json``."""
+        """Let the clients work, switch them there and back, and judge.
+
+        Return the content of ``result.json``.
+        """
         site = self.site
         history = site.directory / "history"
         programs = clients(site.names, site.progress)
@@ -75,7 +78,7 @@ class TopicDemo:
         return {**Verdict(claims).result(), **facts}
 
     def act(self) -> None:
-        """Switch to the new cluster, and back."""
+        """Switch the clients to the new cluster, and back."""
         for number, target in enumerate((NEW, OLD)):
             if number:
                 time.sleep(APART_S)

@@ -29,7 +29,7 @@ from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
 OLD, NEW = "old", "new"
-"""The clusters' names; their hosts are old1 ... and new1 ..."""
+"""The clusters' names. Their hosts are old1, old2 and so on, and new1, new2 and so on."""
 TOPIC, PARTITIONS, REPLICAS = "orders", 6, 3
 GROUPS = "shop"
 """The first part of the names of the clients' consumer groups."""
@@ -40,9 +40,10 @@ _VERB_S, _MIRRORED_S = 300.0, 120.0
 
 
 def two_clusters(old: str, new: str, *, gateways: int = 1, mirrors: int = 1) -> LabSpec:
-    """Return the lab: three brokers of each release, the old one with ZooKeeper, the new one with KRaft.
+    """Return the spec of a lab with two clusters of three brokers.
 
-    Raises LabError if a release does not support that.
+    The old cluster uses ZooKeeper, the new one KRaft. old, new: Kafka versions. gateways, mirrors: numbers of
+    hosts. Raises LabError for a version without ZooKeeper or KRaft.
     """
     if release(old) > LAST_ZOOKEEPER or release(new) < FIRST_KRAFT:
         raise LabError(
@@ -57,9 +58,9 @@ def two_clusters(old: str, new: str, *, gateways: int = 1, mirrors: int = 1) -> 
 
 
 def clients(names: Sequence[str], progress: Progress) -> dict[str, Program]:
-    """Return the programs of these client families, by name.
+    """Return the programs of these clients, by name.
 
-    A producer whose name ends with ``-plain`` is not idempotent.
+    names: names in FAMILIES. A producer whose name also ends with ``-plain`` is not idempotent.
     """
     found = {}
     for name in names:
@@ -73,8 +74,9 @@ def clients(names: Sequence[str], progress: Progress) -> dict[str, Program]:
 class Switched:
     """One completed switch.
 
-    held_s: seconds from the hold to the last gateway's new route. waited_s: seconds from the hold until all
-    requests flow again. began_ns, ended_ns: the beginning of the hold and the end of OPEN, CLOCK_MONOTONIC.
+    held_s: the seconds from the hold to the last gateway's new route. waited_s: the seconds from the hold
+    until all requests flow again. began_ns, ended_ns: the beginning of the hold and the end of OPEN, by
+    CLOCK_MONOTONIC.
     """
 
     run: str
@@ -89,8 +91,8 @@ class Switched:
 class TopicSite:
     """A lab with two clusters, its clients, and the runs that switch them, below ``directory``.
 
-    names: the clients that will work. more_topics: further topics that switch, with partitions and one
-    replica each. more_groups: further groups that switch.
+    names: the clients that will work. more_topics: the numbers of partitions of further topics that switch,
+    each with one replica. more_groups: further groups that switch.
     """
 
     lab: Lab
@@ -102,12 +104,12 @@ class TopicSite:
 
     @property
     def topics(self) -> list[str]:
-        """All topics that switch."""
+        """The names of all topics that switch."""
         return [TOPIC, *self.more_topics]
 
     @property
     def groups(self) -> list[str]:
-        """The clients' consumer groups, and the further ones."""
+        """The names of the clients' consumer groups, and of the further groups."""
         return [*(f"{GROUPS}-{name}" for name in self.names), *self.more_groups]
 
     def bootstrap(self, cluster: str) -> str:
@@ -115,26 +117,26 @@ class TopicSite:
         return ",".join(between.brokers(self.lab.spec, cluster).values())
 
     def matrix(self, **changes: Any) -> Matrix:
-        """Return the clients' work. They know only the gateways' ports for the old cluster.
+        """Return the clients' matrix. The clients know only the gateways' ports for the old cluster.
 
-        changes: fields to replace.
+        changes: fields of the matrix to replace.
         """
         doors = ",".join(f"{address}:{port}" for address, port in between.ports(self.lab.spec, OLD))
         made = Matrix(doors, TOPIC, PARTITIONS, REPLICAS, GROUPS, log_at=self._log_at)
         return replace(made, **changes)
 
     def _log_at(self) -> str:
-        """Return the brokers of the cluster to which the clients were switched."""
+        """Return the addresses of the brokers of the cluster to which the clients were switched."""
         return self.bootstrap(self.open_on())
 
     @contextlib.contextmanager
     def among_clients(self) -> Iterator[None]:
-        """Move the calling thread, and what it starts, to the lab's client host."""
+        """Move the calling thread, and processes it starts, into the network of the lab's client host."""
         with network.inside(network.netns(self.lab.id, f"{Role.CLIENT}1")):
             yield
 
     def begin(self) -> None:
-        """Create the topics on the old cluster, without own settings, and mirror them to the new one."""
+        """Create the topics on the old cluster with default settings, and mirror them to the new cluster."""
         wanted = [LoadConfig(self.bootstrap(OLD), REPLICAS, 1, (TOPIC,), PARTITIONS)]
         wanted += [LoadConfig(self.bootstrap(OLD), 1, 1, (t,), n) for t, n in self.more_topics.items()]
         with self.lab.operator():
@@ -153,7 +155,7 @@ class TopicSite:
         self.progress(f"mirror: copies {', '.join(self.topics[:3])} to {NEW}, topics: {len(self.topics)}")
 
     def copy_to(self, target: str) -> None:
-        """Run only the copiers to this cluster, and wait until they mirror every partition."""
+        """Run only the copiers to this cluster, and wait until every partition is mirrored."""
         for host in self.lab.names(Role.MIRROR):
             self.lab.exec(
                 host, ["systemctl", "stop", between.mirror_unit(between.other(self.lab.spec, target))]
@@ -164,8 +166,8 @@ class TopicSite:
     def wait_for_mirror(self, target: str) -> None:
         """Wait until all partitions are mirrored to this cluster and no group is active there.
 
-        A mirrored partition is equal, or behind. Members of groups from an earlier switch have sessions that
-        must end by themselves.
+        A mirrored partition is equal, or behind. Members of groups from an earlier switch have sessions,
+        which must end by themselves.
         """
 
         def missing() -> str | None:
@@ -180,16 +182,16 @@ class TopicSite:
         wait_until(f"{TOPIC} on {target}", missing, _MIRRORED_S, poll_s=1.0)
 
     def _mirror(self, verb: str, target: str, *words: str) -> str:
-        """Run a verb of ``zkmigrate mirror`` towards this cluster, and return its output.
+        """Run a command of ``zkmigrate mirror`` towards this cluster, and return its output.
 
-        It runs in the operator's network.
+        The command runs in the operator's network.
         """
         source = self.bootstrap(between.other(self.lab.spec, target))
         ends = ("--source", source, "--target", self.bootstrap(target), "--topic", TOPIC)
         return self.lab.run_module("zkmigrate", "mirror", verb, *ends, *words, timeout_s=_VERB_S)
 
     def compare(self, target: str) -> str:
-        """Stop all copiers, copy the rest, and compare every record of both clusters.
+        """Stop all copiers, copy the remaining records, and compare every record of both clusters.
 
         Returns the last line of the comparison. Raises LabError if a record differs.
         """
@@ -202,7 +204,7 @@ class TopicSite:
     # --- the gateways ---------------------------------------------------------------------------------------
 
     def app(self, gateway: str) -> dict[str, Any]:
-        """Return a gateway's report about the application."""
+        """Return a gateway's report about the application, as JSON values."""
         ask = [between.PROGRAM, "gateway", "status", "--config", between.GATEWAY_FILE, "--json"]
         told = json.loads(self.lab.exec(gateway, ["runuser", "-u", OWN_USER, "--", *ask]).stdout)
         found: dict[str, Any] = told["apps"][between.APP]
@@ -216,7 +218,7 @@ class TopicSite:
     def open_on(self) -> str:
         """Return the cluster to which every gateway routes the application.
 
-        Raises LabError unless it is exactly one and its gate is open.
+        Raises LabError unless all gateways name the same cluster and their gates are open.
         """
         places = self.places()
         if len(places) != 1 or {gate for _, gate in places} != {"open"}:
@@ -226,7 +228,10 @@ class TopicSite:
     # --- the runs -------------------------------------------------------------------------------------------
 
     def operator(self, run: str, target: str, further: Mapping[str, Any] | None = None) -> Operator:
-        """Return the operator of a switch to this cluster. further: keys of the section ``topic_move``."""
+        """Return the operator of a switch to this cluster.
+
+        further: more keys of the section ``topic_move``.
+        """
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
         write_topic_inventory(self.lab, folder / "migration.yml", target, self.topics, self.groups, further)
@@ -236,7 +241,7 @@ class TopicSite:
 def switched(operator: Operator, target: str) -> Switched:
     """Return the times of a switch, from its journal.
 
-    Raises LabError if a step of it (hold, go, open) did not end.
+    Raises LabError if one of the steps hold, go and open did not end.
     """
     spans = {span["name"]: span for span in step_spans(operator.journal)}
     try:

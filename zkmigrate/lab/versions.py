@@ -1,4 +1,4 @@
-"""Find the versions that servers report: ``srvr`` of each ZooKeeper server, a line of each broker's log."""
+"""Find the versions that servers report: ZooKeeper's by ``srvr``, Kafka's from each broker's log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KAFKA = re.compile(r"\bKafka version: (\S+)")
 def zookeeper_version(lab: Lab, role: Role) -> str:
     """Return the version of every server of this role, comma-separated if they differ.
 
-    Raises LabError if one does not answer.
+    Raises LabError if a server does not answer.
     """
     with lab.operator():
         answers = {host.name: four_letter_word(host.address, "srvr") for host in lab.role(role)}
@@ -41,7 +41,7 @@ def broker_logs(lab: Lab, hosts: Iterable[str]) -> dict[str, str]:
 def kafka_version(logs: Mapping[str, str]) -> str:
     """Return the version that each broker logged at its last start, comma-separated if they differ.
 
-    logs: server log by broker. Raises LabError for a log without one.
+    logs: the server log of each broker. Raises LabError for a log without a version.
     """
     versions = []
     for broker, log in logs.items():
@@ -53,7 +53,7 @@ def kafka_version(logs: Mapping[str, str]) -> str:
 
 
 def wanted_versions(spec: LabSpec) -> dict[str, str]:
-    """Return the versions of the spec, by their names in the demo's result."""
+    """Return the versions in the spec, by their names in the demo's result."""
     return {
         "zookeeper_source": spec.source_version,
         "zookeeper_dest": spec.dest_version,

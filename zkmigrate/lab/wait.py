@@ -1,4 +1,4 @@
-"""Wait for conditions. Every wait has a name and a deadline."""
+"""Wait for conditions. Every wait has a name for messages and a deadline."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def silent(_line: str) -> None:
 
 
 class TimedProgress:
-    """A progress function that prints each line after the seconds since its creation."""
+    """A progress function that prints each line with the seconds since this object was created."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Seconds since its creation."""
+        """The seconds since this object was created."""
         return time.monotonic() - self._start
 
     def __call__(self, line: str) -> None:
@@ -35,9 +35,10 @@ class TimedProgress:
 def wait_until(
     what: str, condition: Callable[[], str | None], deadline_s: float, poll_s: float = 0.1
 ) -> None:
-    """Poll `condition` until it returns None; otherwise it returns what is missing, as text.
+    """Call `condition` every ``poll_s`` seconds until it returns None.
 
-    Raises NotReady with the last such text after `deadline_s` seconds.
+    condition: returns None if it is met, otherwise a text that says what is missing. Raises NotReady with the
+    last text after `deadline_s` seconds.
     """
     end = time.monotonic() + deadline_s
     while (missing := condition()) is not None:

@@ -1,10 +1,11 @@
-"""Run the client matrix: clients of several families and releases work while their cluster changes.
+"""Run the client matrix: clients of several libraries and releases work while their cluster changes.
 
 ``python -m zkmigrate.lab.clients --bootstrap HOST:PORT --hook 'COMMAND'`` starts a producer and a consumer
 group of each client against a cluster that already runs. It runs the command halfway, stops the clients, and
-judges what each of them recorded. It builds no lab.
+judges the records of each client. It builds no lab.
 
-A case is one client; ``judge.clients.Row`` defines when it holds. ``result.json`` contains its ``figures``.
+A case is one client; ``judge.clients.Row`` defines when a case passes. ``result.json`` contains its
+``figures``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ COLUMNS = [one.name for one in fields(Figures)][1:]
 
 
 def case_of(row: Row, seconds: float) -> dict[str, Any]:
-    """Return one client's case for ``result.json``. seconds: how long the matrix took."""
+    """Return one client's entry in ``result.json``. seconds: how long the matrix took."""
     return {
         "name": row.client,
         "what": f"a producer and a group of {row.figures.library or row.client}",
@@ -52,7 +53,7 @@ def case_of(row: Row, seconds: float) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return a table of each client's figures; "-" for an unknown one."""
+    """Return a table of each client's figures as text; "-" stands for an unknown figure."""
     head = ["client", "library", *COLUMNS, "held"]
     lines = [head]
     for row in rows:
@@ -70,7 +71,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def carried_out(command: str) -> str:
-    """Run the hook's command in a shell and return the end of its output. Raises LabError when it fails."""
+    """Run the hook's command in a shell and return the end of its output. Raises LabError if it fails."""
     try:
         done = subprocess.run(
             command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -85,7 +86,7 @@ def carried_out(command: str) -> str:
 
 
 def case_of_hook(command: str, progress: Progress) -> dict[str, Any]:
-    """Run the hook's command and return its case."""
+    """Run the hook's command and return its entry in ``result.json``."""
     began = time.monotonic()
     progress(f"hook: {command}")
     try:
@@ -103,7 +104,7 @@ def case_of_hook(command: str, progress: Progress) -> dict[str, Any]:
 def work(
     matrix: Matrix, clients: Sequence[str], hook: str, directory: Path, progress: Progress
 ) -> list[dict[str, Any]]:
-    """Run the clients, run the hook halfway, print a table and return the cases."""
+    """Run the clients, run the hook halfway, and print a table. Return the entries of ``result.json``."""
     cases: list[dict[str, Any]] = []
     programs = {name: FAMILIES[name](progress) for name in clients}
     began = time.monotonic()

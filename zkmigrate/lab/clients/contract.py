@@ -1,4 +1,4 @@
-"""Parse the arguments, keep the pace and write the recordings of the matrix's Python programs."""
+"""Parse the arguments, keep the pace and write the recordings of the client matrix's Python programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
 
 PLAIN = "ZKMIGRATE_PLAIN"
-"""If this environment variable is set, the producer is not idempotent."""
+"""The environment variable that makes the producer not idempotent, if it is set."""
 VALUE_BYTES = 100
 COMMIT_MS = 1000
 LINGER_MS = 5
@@ -27,7 +27,8 @@ class Task:
     """The arguments of one process.
 
     role: ``produce`` or ``consume``. name: the prefix of a producer's ids, or a consumer's group. file: the
-    recording. rate: records per second; 0 for a consumer. idempotent: whether the producer is idempotent.
+    recording to write. rate: records per second; 0 for a consumer. idempotent: whether the producer is
+    idempotent.
     """
 
     role: str
@@ -40,7 +41,7 @@ class Task:
 
 
 Part = Callable[[Task, Recorder, Orders], dict[str, Any]]
-"""Works until the stop signal and returns the counters for the closing line."""
+"""A function that works until the stop signal and returns the counters for the closing line."""
 
 
 def run(library: str, produce: Part, consume: Part) -> int:
@@ -61,7 +62,7 @@ def run(library: str, produce: Part, consume: Part) -> int:
 
 
 class Sending:
-    """The ids that a producer has to send at its rate, and how many of them had which outcome."""
+    """The ids that a producer sends at its rate, and how many were sent, acknowledged and failed."""
 
     def __init__(self, task: Task, record: Recorder) -> None:
         self._task = task
@@ -70,7 +71,7 @@ class Sending:
         self.counts = {"sent": 0, "acked": 0, "failed": 0}
 
     def due(self) -> str | None:
-        """Return the next id, each once, or None while none is due."""
+        """Return the next id to send, or None if it is not time yet. Each id is returned once."""
         if not self._pace.take(time.monotonic_ns()):
             return None
         self.counts["sent"] += 1
@@ -78,7 +79,7 @@ class Sending:
 
     @property
     def wait_s(self) -> float:
-        """Seconds until the next id is due, at most TICK_S."""
+        """The seconds until the next id is due, at most TICK_S."""
         return min(TICK_S, max(0.0, (self._pace.next_ns - time.monotonic_ns()) / 1e9))
 
     def acked(self, id: str, sent_ns: int, partition: int, offset: int | None) -> None:
@@ -95,7 +96,7 @@ class Sending:
 
 
 class Reading:
-    """The recording of a consumer: its deliveries and its assigned partitions."""
+    """The recorder of a consumer's deliveries and assigned partitions."""
 
     def __init__(self, record: Recorder) -> None:
         self._record = record
@@ -112,5 +113,5 @@ class Reading:
 
 
 def value_of(id: str) -> bytes:
-    """Return the value of the record with this id: the id, padded with spaces."""
+    """Return the value of the record with this id: the id, padded with spaces to VALUE_BYTES."""
     return id.encode().ljust(VALUE_BYTES)

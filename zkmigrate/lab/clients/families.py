@@ -1,6 +1,6 @@
-"""List the clients of the matrix by name; each is downloaded or built when it is first used.
+"""List the clients of the matrix by name. Each client is downloaded or built when it is first used.
 
-The lab's set-up does not include them: only a run of the matrix downloads them.
+The lab's set-up does not include the clients: only a run of the matrix downloads them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkmigrate.lab.provision import ProvisionError
 from zkmigrate.lab.wait import Progress
 
 SOURCES = provision.POM.parent / "clients"
-"""The Java and Go programs, and the files that pin the wheels."""
+"""The directory of the Java and Go programs, and of the files that pin the Python wheels."""
 
 _JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # Kafka 2 and 3 log through log4j 1.2 or reload4j, which have one format, and Kafka 4 through log4j 2.
@@ -42,7 +42,7 @@ _SECONDS = 600.0
 class Program:
     """The command that starts a client, without the arguments of the contract.
 
-    environment: variables that it needs in addition to those of this process.
+    environment: variables to add to those of this process.
     """
 
     argv: tuple[str, ...]
@@ -50,7 +50,7 @@ class Program:
 
 
 def java(version: str, progress: Progress) -> Program:
-    """Return our Java program with the kafka-clients of this release. Raises ProvisionError."""
+    """Return our Java program with the kafka-clients library of this version. Raises ProvisionError."""
     jar = provision.built_jar(SOURCES / "java", "the Java client's jar", progress)
     jars = provision.kafka_classpath(version, progress)
 
@@ -82,7 +82,7 @@ def python(module: str, lock: str, progress: Progress) -> Program:
 
 
 def _wheels(lock: Path, progress: Progress) -> Path:
-    """Return a folder with the wheels that a lock file pins.
+    """Return a folder with the wheels that a lock file pins, downloaded if missing.
 
     Two releases of one package need two folders.
     """
@@ -99,9 +99,9 @@ def _wheels(lock: Path, progress: Progress) -> Path:
 
 
 def go(progress: Progress) -> Program:
-    """Return our Go program. Raises ProvisionError, also when Go is not installed.
+    """Return our Go program, built if missing. Raises ProvisionError, also if Go is not installed.
 
-    The set-up does not install Go: Debian 12's is too old for franz-go.
+    The lab's set-up does not install Go: Debian 12's version is too old for franz-go.
     """
     if shutil.which("go") is None:
         raise ProvisionError(
@@ -128,8 +128,8 @@ FAMILIES: Mapping[str, Callable[[Progress], Program]] = {
     "aiokafka": partial(python, "aio_kafka", "aiokafka.txt"),
     "franz-go": go,
 }
-"""Name → function that downloads or builds the client and returns its program. Each raises ProvisionError.
+"""For each client by name, the function that downloads or builds it and returns its program.
 
-``librdkafka-oldest`` is the first wheel for Python 3.11; ``librdkafka-newest`` and ``kafka-python`` are the
-releases that this project's own lock file names.
+Each function raises ProvisionError. ``librdkafka-oldest`` is the first wheel for Python 3.11;
+``librdkafka-newest`` and ``kafka-python`` are the releases in this project's own lock file.
 """

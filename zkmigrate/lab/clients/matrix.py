@@ -38,12 +38,13 @@ _SAID = 400
 class Matrix:
     """The parameters of a client matrix.
 
-    bootstrap: the only addresses that the clients get, ``host:port,…``. topic: created with partitions and
-    replication_factor if it does not exist; its earlier records do not count. groups: the prefix of each
-    client's group name. rate: records per second and producer. seconds: how long the clients work. The time
-    starts when each has done something or flow_s has passed. log_at: the addresses at which the log is read
-    at the end, or a function that returns them then; "" means bootstrap. patience_s: how long a client may
-    take to flush, and a group to read the rest, in seconds. A client that takes longer is killed.
+    bootstrap: the only broker addresses that the clients get, ``host:port,…``. topic: created with partitions
+    and replication_factor if it does not exist; records of earlier runs are ignored. groups: the prefix of
+    each client's group name. rate: records per second and producer. seconds: how long the clients work, from
+    the moment when each client has done something or flow_s seconds have passed. log_at: the addresses at
+    which the log is read at the end, or a function that returns these addresses then; "" means bootstrap.
+    patience_s: how many seconds a client may take to flush, and a group to read the rest. A client that takes
+    longer is killed.
     """
 
     bootstrap: str
@@ -58,7 +59,7 @@ class Matrix:
     patience_s: float = 150.0
 
     def load(self, bootstrap: str) -> LoadConfig:
-        """Return the configuration with which the load's modules create and read the topic."""
+        """Return a load configuration for creating and reading the topic. bootstrap: the addresses to use."""
         return LoadConfig(
             bootstrap=bootstrap, topics=(self.topic,), partitions=self.partitions,
             replication_factor=self.replication_factor, min_insync=1, group=f"{self.groups}-judge",
@@ -75,9 +76,9 @@ def play(
 ) -> list[Row]:
     """Run the matrix and return the verdict on each client.
 
-    directory: receives ``NAME-producer.jsonl``, ``NAME-consumer.jsonl``, the programs' output as ``.log``,
-    and ``log.json``. during: called once, halfway, while all clients work; an exception from it ends the
-    matrix. Raises LabError when the topic cannot be created.
+    programs: by client name. directory: receives ``NAME-producer.jsonl``, ``NAME-consumer.jsonl``, the
+    programs' output as ``.log``, and ``log.json``. during: called once, halfway, while all clients work; an
+    exception from this function ends the matrix. Raises LabError if the topic cannot be created.
     """
     began = secrets.token_hex(3)
     prefixes = {name: f"{name}/{began}/" for name in programs}
@@ -137,7 +138,7 @@ def _topic(matrix: Matrix) -> None:
 def _started(
     matrix: Matrix, program: Program, name: str, prefix: str, directory: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run one program; its output goes to ``NAME.log``. name: the client and its role."""
+    """Run one program for the block, with its output in ``NAME.log``. name: the client and its role."""
     file = str(directory / f"{name}.jsonl")
     client, _, role = name.rpartition("-")
     if role == "producer":
@@ -152,11 +153,11 @@ def _started(
 
 
 AtWork = Mapping[tuple[str, str], subprocess.Popen[bytes]]
-"""The process of each client and role."""
+"""The process of each program, by client and role."""
 
 
 def _idle(at_work: AtWork, directory: Path) -> Callable[[], str | None]:
-    """Return a condition that holds once each program that still runs has recorded a success."""
+    """Return a condition that is met once each running program has recorded a success."""
     followers = {key: Follower(directory, "-".join(key)) for key in at_work}
     left = set(at_work)
 
@@ -173,7 +174,7 @@ def _idle(at_work: AtWork, directory: Path) -> Callable[[], str | None]:
 def _unread(
     at_work: AtWork, directory: Path, log: Log, prefixes: tuple[str, ...]
 ) -> Callable[[], str | None]:
-    """Return a condition that holds once the running consumers have recorded each record of this run."""
+    """Return a condition that is met once the running consumers have recorded each record of this run."""
     needed = {
         (partition, offset)
         for (_, partition), records in log.records.items()
@@ -198,9 +199,9 @@ def _unread(
 
 
 def _try(what: str, condition: Callable[[], str | None], limit_s: float, progress: Progress) -> None:
-    """Wait for the condition, and continue if it does not hold in time.
+    """Wait for the condition, and continue even if it is not met in time.
 
-    The judge finds in the files what is missing.
+    The judge then finds in the files what is missing.
     """
     try:
         wait_until(what, condition, limit_s)
@@ -209,7 +210,7 @@ def _try(what: str, condition: Callable[[], str | None], limit_s: float, progres
 
 
 def _stop(at_work: AtWork, role: str, limit_s: float) -> list[tuple[str, str]]:
-    """Stop the programs of a role. Kill those that do not end, and return their names and role."""
+    """Stop the programs of a role. Kill those that do not end in time, and return their names and roles."""
     own = {key: process for key, process in at_work.items() if key[1] == role}
     for process in own.values():
         if process.poll() is None:

@@ -1,9 +1,9 @@
 """Judge a run by its saved files.
 
-``judge(load_history(directory))`` returns a Verdict of claims. A claim is *yes* only when its files are
-complete and support it, *no* when they refute it, and *unknown* otherwise. It is unknown, for example, when a
-file is missing or has no closing line, or when the consumer did not read to the high watermarks. An
-incomplete last line is counted; its file has no closing line, so that no claim about it can be *yes*. Only
+``judge(load_history(directory))`` returns a Verdict of claims. A claim is *yes* only if its files are
+complete and support it, *no* if they refute it, and *unknown* otherwise. A claim is unknown, for example, if
+a file is missing or has no closing line, or if the consumer did not read to the high watermarks. Incomplete
+last lines are counted; a file with such a line has no closing line, so no claim about it can be *yes*. Only
 ``load_history`` does input or output.
 """
 
@@ -27,10 +27,10 @@ __all__ = ["Claim", "Policy", "RunHistory", "Verdict", "by_second", "judge", "lo
 class Policy:
     """The limits and step names by which a run is judged.
 
-    ack_gap_limit_s: the longest allowed time without an acknowledgement of the producer. A broker's stop
-    moves its leaders within a second or two; a much longer gap means an election without ZooKeeper.
-    tenant_gap_limit_s: the same limit for the other tenant. fence_step, open_step: the steps in ``run.json``
-    that begin and end the window.
+    ack_gap_limit_s: the longest allowed time in seconds without an acknowledgement of the producer. If a
+    broker stops, its leaders move within a second or two; a much longer gap means an election without
+    ZooKeeper. tenant_gap_limit_s: the same limit for the other tenant. fence_step, open_step: the steps in
+    ``run.json`` that begin and end the window.
     """
 
     ack_gap_limit_s: float = 10.0
@@ -54,7 +54,7 @@ def judge(history: RunHistory, policy: Policy = Policy()) -> Verdict:
 
 
 def _gap_claim(history: RunHistory) -> Claim:
-    """Return the claim ``gaps_s``: each client's longest gap, over the run and by step."""
+    """Return the claim ``gaps_s``: each client's longest gap, for the whole run and for each step."""
     found = gaps_of(history)
     value = {
         client: {"run": longest_s(gaps), **longest_by_step(gaps, history.steps)}

@@ -1,4 +1,4 @@
-"""Define the claims of a verdict; each has its value, whether it held, and its files."""
+"""Define the claims of a verdict, each with its value, its result and the files that it is based on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from zkmigrate.runbook.model.finding import Held
 class Claim:
     """One statement of the verdict.
 
-    value: a JSON value; None when it could not be computed. needed: the required value, in words. source: the
-    files that it is computed from. detail: why it did not hold, or what helps to understand it.
+    value: a JSON value; None if it could not be computed. needed: the required value, in words. source: the
+    files from which the value is computed. detail: why the claim did not hold, or other helpful information.
     """
 
     id: str
@@ -31,11 +31,11 @@ class Verdict:
 
     claims: tuple[Claim, ...]
     torn: Mapping[str, int] = field(default_factory=dict)
-    """Incomplete last lines per file that has one."""
+    """The number of incomplete last lines, for each file that has one."""
 
     @property
     def held(self) -> bool:
-        """Whether every claim held; an unknown claim did not."""
+        """Whether every claim held. An unknown claim has not held."""
         return all(claim.held is Held.YES for claim in self.claims)
 
     def __getitem__(self, id: str) -> Claim:
@@ -57,8 +57,8 @@ class Verdict:
 def truth(good: bool, problems: Iterable[str], *, bad_is_certain: bool = False) -> Held:
     """Return NO if ``bad_is_certain``, else UNKNOWN if there are ``problems``, else YES or NO by ``good``.
 
-    bad_is_certain: the files prove the contrary, even if they are incomplete. problems: why files are
-    incomplete; empty strings do not count.
+    bad_is_certain: the files refute the claim, even if they are incomplete. problems: why files are
+    incomplete; empty strings are ignored.
     """
     if bad_is_certain:
         return Held.NO

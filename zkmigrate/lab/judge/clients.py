@@ -19,17 +19,17 @@ from zkmigrate.runbook.model.finding import Held
 
 _SHOWN = 3
 FLAWS = ("lost", "moved", "twice", "unseen", "gone")
-"""Figures that are counted from the log and must be 0; see Figures."""
+"""The names of the figures that are counted from the log and must be 0; see Figures."""
 Place: TypeAlias = tuple[str, int, int]
-"""Topic, partition and offset."""
+"""The topic, partition and offset of a record."""
 
 
 @dataclass(frozen=True)
 class Played:
     """The recordings of one client.
 
-    prefix: the text with which the ids of its producer begin. said: the output of its two programs, by
-    ``producer`` and ``consumer``; it is shown when the client failed. Empty when unknown.
+    prefix: the text with which the ids of the client's producer begin. said: the output of the client's two
+    programs, by ``producer`` and ``consumer``, which is shown if the client failed; "" if unknown.
     """
 
     client: str
@@ -43,17 +43,18 @@ class Played:
 class Figures:
     """The figures of one client, counted from its recordings and from the log.
 
-    library: name and release that the client reported. acked: acknowledged records. failed: records that the
-    library gave up on or never answered. consumed: deliveries to its group. again: repeated deliveries of an
-    offset. produce_gap_s: the longest time without an acknowledgement until its producer stopped, in seconds.
-    consume_gap_s: the longest time without a delivery until all producers had stopped. A gap is None when
-    there is nothing to measure. errors: how often its library reported an error, whether it recovered or not.
+    library: name and version that the client reported. acked: acknowledged records. failed: records that the
+    library gave up on or never answered. consumed: deliveries to the client's group. again: repeated
+    deliveries of an offset. produce_gap_s: the longest time in seconds without an acknowledgement until the
+    client's producer stopped. consume_gap_s: the longest time in seconds without a delivery until all
+    producers had stopped. A gap is None if there is nothing to measure. errors: how often the library
+    reported an error, even if it recovered.
 
-    The other figures are None when the log was not read to its end. ``unseen`` is also None when the consumer
-    recorded nothing, not even its end. lost: its producer's acknowledged records that are nowhere in the log.
-    moved: those that are in the log, but not at the acknowledged offset. twice: further offsets with the id
-    of a record. unseen: records of any client in the log that its group never received. gone: records that
-    its group received at an offset where the log has no such record.
+    The other figures are None if the log was not read to its end. ``unseen`` is also None if the consumer
+    recorded nothing, not even its end. lost: acknowledged records of the client's producer that are nowhere
+    in the log. moved: acknowledged records that are in the log, but not at the acknowledged offset. twice:
+    further offsets with the id of a record. unseen: records of any client in the log that the client's group
+    never received. gone: records that the group received at an offset where the log has no such record.
     """
 
     library: str
@@ -75,9 +76,9 @@ class Figures:
 class Row:
     """The verdict on one client.
 
-    held: YES when its programs ended in order, each recorded something, and none of its records failed or has
-    one of FLAWS. Repeated deliveries, gaps and errors are reported, not judged. why: what is wrong, and what
-    its programs printed; "" when it held.
+    held: YES if the client's programs ended in order, each program recorded something, and none of the
+    client's records failed or has one of FLAWS. Repeated deliveries, gaps and errors are reported, not
+    judged. why: what is wrong, and what the programs printed; "" if the client passed.
     """
 
     client: str
@@ -89,7 +90,7 @@ class Row:
 def judge_clients(played: Sequence[Played], log: Log) -> list[Row]:
     """Return the verdict on each client.
 
-    log: all that the topic contains at the end. Records that are not of these clients are ignored.
+    log: the whole content of the topic at the end. Records of other clients are ignored.
     """
     ours = _Ours.of(log, [one.prefix for one in played])
     stopped_ns = max((end_of_asking(one.producer) for one in played), default=0)
@@ -100,7 +101,7 @@ def judge_clients(played: Sequence[Played], log: Log) -> list[Row]:
 class _Ours:
     """The records of this run in the log.
 
-    places: where each id is. all: each record with its place.
+    places: the places of each id. all: each record as its place and its id.
     """
 
     prefixes: tuple[str, ...]
@@ -157,7 +158,7 @@ def _row(one: Played, log: Log, ours: _Ours, stopped_ns: int) -> Row:
 
 
 def _flaws(prefix: str, acks: list[Event], reads: list[Event], log: Log, ours: _Ours) -> dict[str, list[str]]:
-    """Return, for each of FLAWS, the records that have it, in words."""
+    """Return for each of FLAWS the records that have this flaw, each described in words."""
     absent = missing_acks(acks, read_in(log))
     got = {(place_of(event), event["id"]) for event in reads if event["id"].startswith(ours.prefixes)}
     return {

@@ -1,4 +1,4 @@
-"""Compute the times during which a client got no acknowledgement."""
+"""Compute the times during which a client received no acknowledgement."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Gap = tuple[int, int]
 def ack_gaps(acks: Iterable[Event], end_ns: int) -> list[Gap]:
     """Return the times between acknowledgements, in order, and from the last one to ``end_ns``.
 
-    Each gap is its start and end, CLOCK_MONOTONIC ns. end_ns: when the client stopped sending; including it
-    shows a service that never came back.
+    Each gap is a pair of start and end in ns of CLOCK_MONOTONIC. end_ns: when the client stopped sending. The
+    last gap shows a service that never came back.
     """
     times = sorted(event["mono_ns"] for event in acks)
     if times and end_ns > times[-1]:
@@ -24,15 +24,15 @@ def ack_gaps(acks: Iterable[Event], end_ns: int) -> list[Gap]:
 
 
 def longest_s(gaps: Iterable[Gap]) -> float | None:
-    """Return the longest gap in seconds, or None without any gap."""
+    """Return the longest gap in seconds, or None if there is no gap."""
     lengths = [end - start for start, end in gaps]
     return round(max(lengths) / 1e9, 3) if lengths else None
 
 
 def longest_by_step(gaps: Sequence[Gap], steps: Sequence[Span]) -> dict[str, float | None]:
-    """Return, for each step, the full length in seconds of the longest gap that overlaps it.
+    """Return for each step the full length in seconds of the longest gap that overlaps the step.
 
-    A step that ran twice has one entry. The value is None when no gap overlaps the step.
+    A step that ran twice has one entry. The value is None if no gap overlaps the step.
     """
     found: dict[str, float | None] = {}
     for step in steps:
@@ -43,9 +43,9 @@ def longest_by_step(gaps: Sequence[Gap], steps: Sequence[Span]) -> dict[str, flo
 
 
 def end_of_asking(recording: Recording) -> int:
-    """Return when the client stopped sending: its ``stopping`` line, else its last line, else 0.
+    """Return when the client stopped sending, in ns of CLOCK_MONOTONIC.
 
-    The unit is CLOCK_MONOTONIC ns.
+    This is the time of the recording's ``stopping`` line, otherwise of its last line, or 0 without lines.
     """
     stopping = recording.of("stopping")
     if stopping:
@@ -54,7 +54,7 @@ def end_of_asking(recording: Recording) -> int:
 
 
 def gaps_of(history: RunHistory) -> dict[str, list[Gap]]:
-    """Return all gaps by client: ``producer``, ``tenant`` and ``raw-HOST``."""
+    """Return the gaps of each client: ``producer``, ``tenant``, and ``raw-HOST`` for each host."""
     found = {}
     for kind in ("producer", "tenant"):
         recording = history.recording(kind)

@@ -43,7 +43,7 @@ class Span:
 class Tree:
     """The raw clients' znodes as listed through one host.
 
-    nodes: path → czxid. problem: why the listing cannot be used; "" when it can.
+    nodes: the czxid of each path. problem: why the listing cannot be used; "" if it can.
     """
 
     nodes: Mapping[str, int] = field(default_factory=dict)
@@ -54,8 +54,8 @@ class Tree:
 class Log:
     """The content of the topics once all clients have stopped.
 
-    records: (topic, partition) → offset → id. high: (topic, partition) → high watermark. problem: why the log
-    cannot be used; "" when it can.
+    records: for each (topic, partition), the id at each offset. high: the high watermark of each (topic,
+    partition). problem: why the log cannot be used; "" if it can.
     """
 
     records: Mapping[tuple[str, int], Mapping[int, str]] = field(default_factory=dict)
@@ -67,8 +67,8 @@ class Log:
 class Baseline:
     """The state of the sessions at one moment.
 
-    sessions: id → timeout in ms. ephemerals: path → owner and czxid. problem: why the baseline cannot be
-    used; "" when it can.
+    sessions: the timeout in ms of each session id. ephemerals: the owner and czxid of each path. problem: why
+    the baseline cannot be used; "" if it can.
     """
 
     sessions: Mapping[int, int] = field(default_factory=dict)
@@ -81,15 +81,15 @@ class Baseline:
 class RunHistory:
     """Everything that a run saved, parsed.
 
-    The ``problem`` of each part says why its file is missing or broken. run_problem: the same for
-    ``run.json``.
+    The ``problem`` of each part says why its file is missing or damaged. run_problem: why ``run.json`` is
+    missing or damaged.
     """
 
     recordings: Mapping[str, Recording]
     trees: Mapping[str, Tree] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     broker_logs: Mapping[str, str | None] = field(default_factory=dict)
-    """Server log by broker; None for a broker in ``run.json`` that has no log file."""
+    """The server log of each broker; None for a broker in ``run.json`` that has no log file."""
     steps: tuple[Span, ...] = ()
     run_problem: str = ""
     log: Log = Log(problem="missing")
@@ -102,7 +102,7 @@ class RunHistory:
 
 
 def load_history(directory: Path) -> RunHistory:
-    """Read a run directory. Missing or broken files become problems; they raise nothing."""
+    """Read a run directory. A missing or damaged file raises nothing; the part's ``problem`` reports it."""
 
     def saved(name: str) -> str | None:
         return _text(directory / name)
@@ -138,10 +138,10 @@ T = TypeVar("T", Tree, Log, Baseline)
 
 
 def _parsed(kind: type[T], text: str | None, build: Callable[[dict[str, Any]], T], what: str) -> T:
-    """Return the value that ``build`` makes from a JSON object, or an empty one with the problem if it fails.
+    """Return the value that ``build`` makes from a JSON object, or an empty value with the problem.
 
-    what: the expected content, for the message. A Baseline has no field ``complete``; the others must have
-    it.
+    what: the expected content, for the message. The JSON object must have a true field ``complete``, except
+    for a Baseline.
     """
     document, problem = _document(text) if kind is Baseline else _complete(text)
     if problem:
@@ -199,7 +199,7 @@ def parse_baseline(text: str | None) -> Baseline:
 
 
 def parse_run(text: str | None) -> tuple[tuple[str, ...], tuple[Span, ...], str]:
-    """Parse ``run.json`` and return brokers, steps and the problem; "" when there is none."""
+    """Parse ``run.json``. Return the brokers, the steps, and the problem ("" if there is none)."""
     document, problem = _document(text)
     if problem:
         return (), (), problem
@@ -225,7 +225,7 @@ def _document(text: str | None) -> tuple[dict[str, Any], str]:
 
 
 def _complete(text: str | None) -> tuple[dict[str, Any], str]:
-    """Parse a JSON object like ``_document``, and require that its ``complete`` is true."""
+    """Parse a JSON object as ``_document`` does, and require that its field ``complete`` is true."""
     document, problem = _document(text)
     if not problem and document.get("complete") is not True:
         problem = f"incomplete: {document.get('error', '')}"

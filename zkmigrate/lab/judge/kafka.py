@@ -1,4 +1,4 @@
-"""Judge the records of Kafka's clients: lost, duplicated, failed, and gaps."""
+"""Judge the records of Kafka's clients: lost, duplicated and failed records, and gaps."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from zkmigrate.lab.load.json_lines import Event, Recording
 _SHOWN = 5
 _SOURCE = "producer.jsonl, consumer.jsonl, log.json"
 Read: TypeAlias = Mapping[tuple[str, int, int], Set[str]]
-"""(topic, partition, offset) → the ids that were read there."""
+"""The ids that were read at each (topic, partition, offset)."""
 
 
 def kafka_claims(history: RunHistory, ack_gap_limit_s: float) -> Iterator[Claim]:
     """Yield the claims about the producer, the consumer and the metadata changes.
 
-    They are acked, consumed, lost, duplicated, cut_back, produce_failed, longest_ack_gap_s,
+    The claims are acked, consumed, lost, duplicated, cut_back, produce_failed, longest_ack_gap_s,
     longest_partition_ack_gap_s and metadata_changes.
     """
     producer, consumer = history.recording("producer"), history.recording("consumer")
@@ -57,7 +57,7 @@ def place_of(event: Event) -> tuple[str, int, int]:
 def _placed(acks: list[Event]) -> list[Event]:
     """Return the acknowledgements that have an offset.
 
-    A broker whose first answer was lost acknowledges the repeated record without an offset
+    A broker that acknowledges a repeated record, after its first answer was lost, gives no offset
     (DUPLICATE_SEQUENCE_NUMBER).
     """
     return [event for event in acks if event["offset"] is not None]
@@ -66,8 +66,8 @@ def _placed(acks: list[Event]) -> list[Event]:
 def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
     """Return the claim ``lost``: acknowledged records that were not read alone at their acknowledged offset.
 
-    Both reads must have the record: by the group while the load ran, and from the beginning once all clients
-    had stopped. An id at another offset does not count, nor does an offset that was read with two ids. After
+    The record must be in both reads: by the group while the load ran, and from the beginning once all clients
+    had stopped. An id at another offset does not count, nor does an offset that was read with two ids: after
     an unclean election an acknowledged offset may contain another record, which is a loss. A record that was
     acknowledged without an offset must be read somewhere in its partition.
     """
@@ -83,9 +83,10 @@ def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]
 
 
 def missing_acks(acks: list[Event], read: Read) -> list[Event]:
-    """Return the acknowledgements whose record was not read at its offset, or not as the only id there.
+    """Return the acknowledgements whose record was not read at its offset as the only id there.
 
-    An acknowledgement without an offset is missing if its id was not read, alone, somewhere in its partition.
+    An acknowledgement without an offset is missing if its id was not read, as the only id of an offset,
+    anywhere in its partition.
     """
     there = {
         (topic, partition, id) for (topic, partition, _), ids in read.items() if len(ids) == 1 for id in ids
@@ -108,9 +109,9 @@ def read_in(log: Log) -> Read:
 
 
 def _duplicated(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
-    """Return the claim ``duplicated``: further offsets that hold an id which another offset holds too.
+    """Return the claim ``duplicated``: the number of further offsets that hold an id of another offset.
 
-    An offset that was read twice is no duplicate.
+    An offset that was read twice is not a duplicate.
     """
     places: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
     for event in [*_placed(acks), *reads]:
@@ -126,10 +127,10 @@ def _duplicated(acks: list[Event], reads: list[Event], log: Log, unsure: Sequenc
 
 
 def _cut_back(consumer: Recording, reads: list[Event], log: Log) -> Claim:
-    """Return the claim ``cut_back``: records that the group had read and that the log lost.
+    """Return the claim ``cut_back``: records that the group had read and that the log lost later.
 
     These are records, acknowledged or not, that are not in the final log. Records at or beyond a high
-    watermark count too, be it the one at the drain or the final one: no consumer reads that far.
+    watermark (at the drain, or at the end) are included too, because no consumer may read that far.
     """
     drained = next(iter(consumer.of("drained")), {})
     then = {part_of(key): end for key, end in (drained.get("high") or {}).items()}
@@ -179,7 +180,7 @@ def _gaps(history: RunHistory, producer: Recording, acks: list[Event], limit_s: 
 def _metadata(metadata: Recording) -> Claim:
     """Return the claim ``metadata_changes``: every acknowledged change is in effect at the end.
 
-    The value counts the changes by outcome.
+    The claim's value is the number of changes by outcome.
     """
     operations = metadata.of("op")
     value = {

@@ -1,4 +1,4 @@
-"""Compute how long acknowledgements took, second by second."""
+"""Compute how long acknowledgements took, for each second."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SECOND_NS = 1_000_000_000
 class Second:
     """The acknowledged records that were sent in one second.
 
-    at_s: the second, CLOCK_MONOTONIC. planned: the plan's rate at the end of the second, in records per
-    second; None without a plan. acked: number of records. p50_ms, p99_ms, max_ms: milliseconds from sending
-    to the acknowledgement.
+    at_s: the second, by CLOCK_MONOTONIC. planned: the plan's rate at the end of the second, in records per
+    second; None without a plan. acked: the number of records. p50_ms, p99_ms, max_ms: milliseconds from
+    sending to the acknowledgement.
     """
 
     at_s: int
@@ -32,7 +32,7 @@ class Second:
 def by_second(producer: Recording) -> tuple[Second, ...]:
     """Return, in order, the seconds in which acknowledged records were sent.
 
-    A record counts in the second in which it was sent, so that an outage shows at its own time. Records
+    A record belongs to the second in which it was sent, so that an outage shows at its own time. Records
     without an acknowledgement are not included; the claim ``produce_failed`` counts them.
     """
     took: dict[int, list[float]] = defaultdict(list)
@@ -51,6 +51,6 @@ def _second(at_s: int, took: list[float], rates: Iterable[tuple[int, float]]) ->
 
 
 def p99_ms(acks: Iterable[Event]) -> float | None:
-    """Return the p99 of the acknowledgements' latency in milliseconds, or None without any."""
+    """Return the p99 of the acknowledgements' latency in milliseconds, or None without acknowledgements."""
     found = quantile(sorted((ack["mono_ns"] - ack["sent_mono_ns"]) / 1e6 for ack in acks), 0.99)
     return None if found is None else round(found, 3)

@@ -1,4 +1,4 @@
-"""Judge a cluster during partition moves by the samples that were taken of it each second."""
+"""Judge a cluster during partition moves by samples of its state that were taken each second."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def moving_claims(
 ) -> Iterator[Claim]:
     """Yield the claims about samples, replication, concurrent moves and throttle settings.
 
-    sources: the sources that must have samples, ``brokers`` and ``zookeeper``. cap: the most moves that may
-    be in flight. late: partitions that are left out of under_replicated_partitions because :func:`late_claim`
-    judges them.
+    sources: the sources that must have samples, ``brokers`` and ``zookeeper``. cap: the largest allowed
+    number of moves at once. late: partitions that are left out of under_replicated_partitions, because
+    :func:`late_claim` judges them.
     """
     seen = samples.of("sample")
     by_source = {source: [e for e in seen if e["source"] == source] for source in sources}
@@ -49,7 +49,7 @@ def _taken(by_source: dict[str, list[Event]], problems: list[str]) -> Claim:
 def _none_of(what: str, seen: list[Event], problems: list[str], but: Collection[str] = ()) -> Claim:
     """Return the claim that no partition was, for example, ``offline`` in any sample.
 
-    what: the field of the sample. but: partitions that do not count.
+    what: the field of the sample. but: partitions to ignore.
     """
     found = {
         name: f"{name} by {event['source']}" for event in seen for name in event[what] if name not in but
@@ -62,7 +62,7 @@ def _none_of(what: str, seen: list[Event], problems: list[str], but: Collection[
 
 
 def _throttled(seen: list[Event], problems: list[str]) -> Claim:
-    """Return the claim ``rates``: the rates, in bytes per second, that each broker was seen to have."""
+    """Return the claim ``rates``: the throttle rates of each broker in the samples, in bytes per second."""
     rates: dict[str, set[int]] = defaultdict(set)
     for event in seen:
         for broker, own in (event["rates"] or {}).items():
@@ -72,7 +72,7 @@ def _throttled(seen: list[Event], problems: list[str]) -> Claim:
 
 
 def _as_found(samples: Recording, sources: Collection[str], problems: list[str]) -> Claim:
-    """Return the claim that every throttle setting after the last sample is as before the first one."""
+    """Return the claim that every throttle setting after the last sample equals that before the first one."""
     told = {(event["source"], event["moment"]): event["throttles"] for event in samples.of("settings")}
     problems = problems + [
         f"no {moment} settings from {source}"
@@ -93,9 +93,9 @@ def _as_found(samples: Recording, sources: Collection[str], problems: list[str])
 
 
 def empty_claim(samples: Recording, sources: Collection[str], removed: Collection[int]) -> Claim:
-    """Return the claim ``removed_hold``: the removed brokers hold no replicas in each source's last sample.
+    """Return the claim ``removed_hold``: removed brokers hold no replicas in each source's last sample.
 
-    Its value is the number of replicas that they hold, by source.
+    The claim's value is the number of replicas on these brokers, by source.
     """
     last = {event["source"]: event for event in samples.of("sample")}
     value = {
@@ -109,9 +109,10 @@ def empty_claim(samples: Recording, sources: Collection[str], removed: Collectio
 def late_claim(samples: Recording, sources: Collection[str], late: Collection[str]) -> Claim:
     """Return the claim ``born_at_stops``: each partition in ``late`` has all replicas in the last sample.
 
-    late: partitions that were created while brokers stopped. The value has, by source, how many of them
-    lacked a replica in a sample, and for how many seconds at most. Nothing prevents a new topic from being
-    placed on a broker that is about to stop; the playbook moves it right afterwards.
+    late: partitions that were created while brokers stopped. The claim's value has for each source how many
+    of these partitions lacked a replica in some sample, and for how many seconds at most. Nothing prevents
+    Kafka from placing a new topic on a broker that is about to stop; the playbook moves the topic right
+    afterwards.
     """
     value: dict[str, dict[str, float]] = {}
     problems, ill = [samples.problem], []

@@ -52,7 +52,7 @@ def session_claims(history: RunHistory) -> Iterator[Claim]:
 
 
 def _in_all(before: Baseline, later: list[Baseline]) -> set[int]:
-    """Return the sessions of ``before`` that every readable later baseline still has."""
+    """Return the sessions of ``before`` that are in every readable later baseline."""
     kept = set(before.sessions)
     for baseline in later:
         if not baseline.problem:
@@ -97,10 +97,10 @@ def _controller_epoch(before: Baseline, later: dict[str, Baseline], problems: li
 
 @dataclass(frozen=True)
 class BrokerSessions:
-    """What one broker's server log says about its ZooKeeper sessions.
+    """The entries about ZooKeeper sessions in one broker's server log.
 
-    started: the log has a session start; it would then also have an expiry. expired: the lines that report an
-    expiry.
+    started: whether the log has a session start; such a log would also have an expiry. expired: the lines
+    that report an expiry.
     """
 
     started: bool
@@ -116,7 +116,7 @@ _STARTED = re.compile(r"\[ZooKeeperClient[^\]]*\] Initializing a new session to 
 
 
 def scan_broker_log(text: str) -> BrokerSessions:
-    """Find session starts and expiries in a broker's server log, whatever its line layout."""
+    """Find session starts and expiries in a broker's server log, in any line format."""
     lines = text.splitlines()
     expired = tuple(line for line in lines if _EXPIRED.search(line))
     return BrokerSessions(any(_STARTED.search(line) for line in lines), expired)

@@ -1,4 +1,4 @@
-"""Judge whether the load ran during the window; a window without load proves nothing."""
+"""Judge whether the load ran during the window. A window without load proves nothing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def load_claim(history: RunHistory, fence_step: str, open_step: str) -> Claim:
     """Return the claim ``load_spans_window``: all clients worked before, inside and after the window.
 
     The clients are the producer, the consumer and every raw client. The window is from the beginning of the
-    last ``fence_step`` to the end of the last ``open_step``. The producer counts acknowledged records, the
-    consumer consumed records and a raw client acknowledged creates. Inside the window a raw client's attempts
-    count too.
+    last ``fence_step`` to the end of the last ``open_step``. Work is an acknowledged record of the producer,
+    a record that the consumer received, or an acknowledged create of a raw client. Inside the window,
+    attempts of a raw client are work too.
     """
     fences = [step.start_ns for step in history.steps if step.name == fence_step]
     opens = [step.end_ns for step in history.steps if step.name == open_step]

@@ -14,7 +14,7 @@ from zkmigrate.lab.load.json_lines import Recording
 from zkmigrate.runbook.model.finding import Held
 
 NEVER = ("failed", *FLAWS, "again")
-"""The figures that must be 0. ``again``: a record was delivered twice to one group."""
+"""The names of the figures that must be 0. ``again``: a record was delivered twice to one group."""
 _GAPS = {"longest_ack_gap_s": "produce_gap_s", "longest_delivery_gap_s": "consume_gap_s"}
 _SOURCE = "NAME-producer.jsonl, NAME-consumer.jsonl, log.json"
 
@@ -49,9 +49,9 @@ def parts_claim(
 ) -> Claim:
     """Return the claim ``at_work``: each program did something before, between and after the switches.
 
-    recordings: by program, NAME-ROLE. event: by role, the event that shows that it did something. switches:
-    when each began and ended, CLOCK_MONOTONIC ns. The value is, for each part, the smallest number of events
-    of any program.
+    recordings: by program, NAME-ROLE. event: for each role, the event that shows work. switches: the begin
+    and end of each switch, in ns of CLOCK_MONOTONIC. The claim's value is, for each period, the smallest
+    number of events of any program.
     """
     edges = [edge for switch in switches for edge in switch]
     counts: dict[str, list[int]] = {}

@@ -14,9 +14,9 @@ _SHOWN = 5
 
 
 def raw_claims(history: RunHistory, fence_step: str) -> Iterator[Claim]:
-    """Yield the claims about the raw writers on dest.
+    """Yield the claims about the raw clients, which write to dest.
 
-    They are raw_acked, acked_creates_missing, raw_order_violations, raw_sessions_lost and window_s.
+    The claims are raw_acked, acked_creates_missing, raw_order_violations, raw_sessions_lost and window_s.
     """
     raw = history.recording("raw")
     acks = raw.of("ack")
@@ -42,7 +42,7 @@ def raw_claims(history: RunHistory, fence_step: str) -> Iterator[Claim]:
 def _missing(history: RunHistory, raw: Recording, acks: list[Event]) -> Claim:
     """Return the claim ``acked_creates_missing``: creates that a dest host lacks under the acknowledged zxid.
 
-    Comparing the path alone is not enough: a parent that lost its last creates assigns the same sequence
+    Comparing only the path is not enough: a parent that lost its last creates assigns the same sequence
     numbers again, so the path may exist with another czxid.
     """
     problems = [raw.problem and f"raw: {raw.problem}"]
@@ -64,7 +64,7 @@ def _missing(history: RunHistory, raw: Recording, acks: list[Event]) -> Claim:
 
 
 def _disorder(acks: list[Event]) -> list[str]:
-    """Return the acknowledgements out of order: per host, zxids and sequence numbers must both rise."""
+    """Return the acknowledgements out of order. On each host, zxids and sequence numbers must both rise."""
     last: dict[str, tuple[int, int]] = {}
     found = []
     for event in acks:
@@ -79,8 +79,8 @@ def _disorder(acks: list[Event]) -> list[str]:
 def _window(history: RunHistory, raw: Recording, acks: list[Event], fence_step: str) -> Claim:
     """Return the claim ``window_s``: seconds from the last FENCE to the first write that dest serves.
 
-    That write is the first raw acknowledgement in a later epoch. The epoch distinguishes it from a write that
-    source acknowledged while the fence was being closed.
+    This write is the first raw acknowledgement in a later epoch. The epoch distinguishes the write from one
+    that source acknowledged while the fence was being closed.
     """
     fences = [step for step in history.steps if step.name == fence_step]
     problem, value = raw.problem, None
@@ -105,8 +105,8 @@ def _window(history: RunHistory, raw: Recording, acks: list[Event], fence_step: 
 def tenant_claim(history: RunHistory, gap_limit_s: float) -> Claim:
     """Return the claim ``other_tenant_unharmed``: the migration did not disturb the other tenant.
 
-    It lost no session or connection, no request was refused or unanswered, all that was acknowledged was read
-    back, and no gap is longer than ``gap_limit_s``.
+    The tenant lost no session or connection, no request was refused or unanswered, every acknowledged write
+    was read back, and no gap is longer than ``gap_limit_s`` seconds.
     """
     tenant = history.recording("tenant")
     verified = next(iter(tenant.of("verified")), None)

@@ -44,29 +44,28 @@ def _address(text: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 _Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Step = tuple[_Finite, _Finite]
-"""Duration in seconds, and rate per second during it."""
+"""One step of a plan: the duration in seconds, and the rate per second during the step."""
 
 
 @dataclass(frozen=True)
 class LoadConfig:
-    """The addresses that the load connects to, and how much load it makes.
+    """The addresses that the load connects to, and the amount of load.
 
-    Rates are per second over all clients of a kind, except ``raw_rate``, which is per dest host.
-
-    bootstrap: Kafka's ``host:port,…`` list. raw_hosts: each dest host's client address, ``host:port``.
+    Rates are per second over all clients of a kind, except ``raw_rate``, which is per dest host. bootstrap:
+    Kafka's ``host:port,…`` list. raw_hosts: the client address of each dest host, ``host:port``.
     tenant_servers: source's client addresses. cluster_zookeeper: the connect string, with chroot, of the
-    ensemble that ``samples`` reads in addition to the brokers; "" reads the brokers only.
+    ensemble that ``samples`` reads in addition to the brokers; "" reads only the brokers.
 
-    produce_plan: steps that replace ``produce_rate``. After the last step its rate stays. With
-    ``produce_repeat`` the plan begins again instead.
+    produce_plan: steps that replace ``produce_rate``. After the last step, the last rate stays; with
+    ``produce_repeat`` the plan begins again.
 
-    raw_burst: creates that are sent together, so that several are in flight when a connection breaks.
-    raw_in_flight: the most unanswered creates per host. notices: the znode under which Kafka writes notices
-    of changed settings. One more client deletes old notices there; "" deletes none.
+    raw_burst: how many creates are sent together, so that several are in flight when a connection breaks.
+    raw_in_flight: the largest number of unanswered creates per host. notices: the znode under which Kafka
+    writes notices of changed settings. One more client deletes old notices there; "" deletes none.
 
     metadata_create_every: each change whose number is a multiple of this creates a topic. Other changes alter
-    a setting of a recent topic. metadata_in_flight: the most changes at once, each for a different topic.
-    metadata_sets: replica sets (broker ids) to which every second new topic is assigned, in turn.
+    a setting of a recent topic. metadata_in_flight: the largest number of changes at once, each for a
+    different topic. metadata_sets: replica lists (broker ids) for every second new topic, used in turn.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -138,7 +137,7 @@ def parse_config(text: str, origin: str) -> LoadConfig:
 
 
 def load_config(path: Path) -> LoadConfig:
-    """Read ``load.json``. Raises LoadConfigError when it cannot be read or is not valid."""
+    """Read ``load.json``. Raises LoadConfigError if the file cannot be read or is not valid."""
     try:
         text = path.read_text()
     except OSError as error:

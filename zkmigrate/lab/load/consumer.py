@@ -67,9 +67,9 @@ class _Reading:
         self.position[key] = max(self.position.get(key, 0), (message.offset() or 0) + 1)
 
     def high_watermarks(self, deadline: float) -> dict[str, int] | None:
-        """Return each partition's high watermark, or None when a partition gave none before ``deadline``.
+        """Return each partition's high watermark, or None if one is still unknown at ``deadline``.
 
-        deadline: CLOCK_MONOTONIC seconds.
+        deadline: in seconds of CLOCK_MONOTONIC.
         """
         high: dict[str, int] = {}
         for topic in self.config.topics:
@@ -96,8 +96,8 @@ class _Reading:
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     """Consume until SIGTERM arrives; on SIGUSR1 read to the high watermarks and end.
 
-    Send SIGUSR1 once the producer has closed and all brokers are up. A record that is then still not consumed
-    is lost. Return the counters of the closing line.
+    Send SIGUSR1 once the producer has closed and all brokers are up. A record that is still not consumed then
+    is lost. Returns the counters of the closing line.
     """
     create_topics(config)
     reading = _Reading(config, record)

@@ -19,8 +19,8 @@ class Recorder:
     """A file ``DIR/KIND.jsonl`` to which events are appended, one per line.
 
     Each line is one unbuffered write. A killed process loses no written line; only a full disk can leave an
-    incomplete last line. Threads may share a recorder, since client libraries call back on their own threads.
-    Raises FileExistsError when the file exists.
+    incomplete last line. Threads may share a recorder, because client libraries call back on their own
+    threads. Raises FileExistsError if the file exists.
     """
 
     def __init__(self, out: Path, kind: str, config: dict[str, Any]) -> None:
@@ -73,10 +73,10 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Recording:
-    """The events of one file.
+    """The events of one recording.
 
-    torn: 1 when the last line was incomplete, else 0. problem: why the file may not be complete; "" when it
-    is.
+    torn: 1 if the last line was incomplete, otherwise 0. problem: why the file may not be complete; "" if it
+    is complete.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Recording:
 
     @property
     def closing(self) -> Event | None:
-        """The closing line; None when the file has none."""
+        """The closing line as an event; None if the recording has no closing line."""
         last = self.events[-1] if self.events else None
         return last if last is not None and last["event"] == "closed" else None
 
@@ -132,10 +132,10 @@ def _parse(line: bytes) -> Event | None:
 
 
 class Follower:
-    """A reader of a recording that is still being written; it returns each line once.
+    """A reader of a recording that is still being written. It returns each line once.
 
-    newest: begin at most ``TAIL`` bytes before the current end. Use it when only new lines matter, because
-    reading a long file takes seconds.
+    newest: begin at most ``TAIL`` bytes before the current end, if only new lines matter, because reading a
+    long file takes seconds.
     """
 
     TAIL = 1 << 16
@@ -165,7 +165,7 @@ class Follower:
 
 
 def load_recording(directory: Path, kind: str) -> Recording:
-    """Read ``DIR/KIND.jsonl``. If it cannot be read, the recording's ``problem`` says why."""
+    """Read ``DIR/KIND.jsonl``. If the file cannot be read, the recording's ``problem`` says why."""
     try:
         data = (directory / f"{kind}.jsonl").read_bytes()
     except FileNotFoundError:

@@ -82,8 +82,8 @@ class _Changes:
     def step(self) -> None:
         """Send one change: create a topic, or alter a setting of a recent topic that has no open request.
 
-        It creates a topic at every ``metadata_create_every``th change, and whenever there is no topic to
-        alter or there are fewer than ``metadata_in_flight``.
+        A topic is created at every ``metadata_create_every``th change, and whenever no topic can be altered
+        or fewer than ``metadata_in_flight`` topics exist.
         """
         self.sent += 1
         newest = self.made[-self.config.metadata_in_flight :]
@@ -107,9 +107,9 @@ class _Changes:
         self._wait_for("create_topic", topic, 1, started, self.admin.create_topics([new], **limit)[topic])
 
     def _living(self) -> list[tuple[int, ...]]:
-        """Return the configured replica sets whose brokers are all in the cluster now.
+        """Return the configured replica lists whose brokers are all in the cluster now.
 
-        A set with a broker that has left is not used. The list is empty when the brokers do not answer.
+        The result is empty if the brokers do not answer.
         """
         if not self.config.metadata_sets:
             return []
@@ -136,7 +136,7 @@ class _Changes:
         answer.add_done_callback(answered)
 
     def collect(self, wait_s: float) -> None:
-        """Wait at most ``wait_s`` for an answer and record all answers that have arrived.
+        """Wait at most ``wait_s`` seconds for an answer, and record all answers that have arrived.
 
         A request that is still unanswered 5 seconds after its own time limit is recorded as unknown.
         """
@@ -205,7 +205,7 @@ class _Changes:
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     """Change metadata at the configured rate until the stop signal, then read the changes back.
 
-    Return the counters of the closing line.
+    Returns the counters of the closing line.
     """
     changes = _Changes(config, record)
     pace = Pace(config.metadata_rate, time.monotonic_ns())

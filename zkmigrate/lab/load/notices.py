@@ -1,7 +1,7 @@
 """Delete Kafka's notices of changed settings once brokers have had time to read them.
 
 Kafka writes a notice for each change and keeps it for 15 minutes, and at every change each broker reads all
-of them. At tens of changes per second the brokers would soon do nothing else.
+notices. At tens of changes per second the brokers would soon do nothing else.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LOOKS_PER_S = 2.0
 
 @dataclass
 class Notices:
-    """A client of ``servers`` that deletes old notices; it records nothing.
+    """A client of ``servers`` that deletes old notices. It records nothing.
 
-    It deletes a notice when the next listing, at least half a second later, still has it. A broker that was
+    A notice is deleted if the next listing, at least half a second later, still has it. A broker that was
     disconnected for longer keeps the old setting in memory; no claim depends on that.
 
-    servers: ``host:port`` of each server. timeout_ms: session timeout. directory: the znode that holds the
+    servers: ``host:port`` of each server. timeout_ms: the session timeout. directory: the znode above the
     notices. start_ns: when the first listing is due (CLOCK_MONOTONIC).
     """
 

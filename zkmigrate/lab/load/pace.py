@@ -1,4 +1,4 @@
-"""Compute when the next operation is due, at a rate that may change by plan."""
+"""Compute when the next operation is due, at a rate that may change according to a plan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Pace:
     """A schedule of operations at ``rate`` per second.
 
-    After a stall it makes up for one missed operation and skips the others. A burst would be unwanted load at
-    the worst moment. next_ns: when the next operation is due (CLOCK_MONOTONIC).
+    After a stall, one missed operation is made up for and the others are skipped, because a burst would be
+    unwanted load at the worst moment. next_ns: when the next operation is due (CLOCK_MONOTONIC).
     """
 
     rate: float
@@ -35,10 +35,10 @@ class Pace:
 
 
 def planned_step(steps: Sequence[tuple[float, float]], elapsed_s: float, *, repeat: bool) -> int:
-    """Return the number of the plan's step at ``elapsed_s`` after its beginning, counted from 0.
+    """Return the number of the plan's step at ``elapsed_s`` seconds after its beginning, counted from 0.
 
-    steps: (seconds, rate per second), at least one. After the last step the last one applies. With ``repeat``
-    the plan begins again.
+    steps: (seconds, rate per second) of each step, at least one. After the end of the plan the last step
+    applies, or with ``repeat`` the plan begins again.
     """
     whole_s = sum(seconds for seconds, _ in steps)
     left_s = elapsed_s % whole_s if repeat else elapsed_s

@@ -12,7 +12,7 @@ _TICK_NS = 20_000_000
 
 
 class Orders:
-    """The signals that a load process has received: SIGTERM and SIGINT stop it, SIGUSR1 drains it.
+    """The stop and drain signals of a load process: SIGTERM and SIGINT stop it, SIGUSR1 drains it.
 
     The load polls ``stopping`` and ``draining``.
     """
@@ -22,7 +22,7 @@ class Orders:
         self._drain = threading.Event()
 
     def listen(self) -> Orders:
-        """Install the signal handlers. Call it on the main thread."""
+        """Install the signal handlers and return this object. Call this method on the main thread."""
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             self._stop.set()

@@ -33,14 +33,14 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     deadline: an interruption shows as late acknowledgements, not as failures.
 
     No id is sent twice. A record that the client returns as not sent may still be in the log, because the
-    client forgets an earlier attempt that had no answer. So the next record has a new id.
+    client forgets an earlier attempt without an answer. So the next record has a new id.
 
-    The first record of each partition is sent alone. Where a producer has written nothing yet, brokers before
-    Kafka 4.5 accept any sequence number (KAFKA-15591). We saw it with two records in flight while a partition
-    got its leader: the first was refused and the second written. The client then acknowledged both, the first
-    without an offset.
+    The first record of each partition is sent alone. As long as a producer has written nothing to a
+    partition, brokers before Kafka 4.5 accept any sequence number (KAFKA-15591). We saw a failure with two
+    records in flight while a partition got its leader: the first record was refused and the second was
+    written. The client then acknowledged both, the first without an offset.
 
-    Return the counters of the closing line.
+    Returns the counters of the closing line.
     """
     create_topics(config)
     counts = {"sent": 0, "acked": 0, "failed": 0, "unsent": 0}
@@ -137,12 +137,12 @@ def record_client_error(record: Recorder, error: KafkaError) -> None:
 
 
 def metadata_problem(bootstrap: str, needed: int) -> str | None:
-    """Return which broker does not answer, or names no controller or too few brokers; None if all are fine.
+    """Return the first broker whose metadata is not complete, with the reason; None if all are complete.
 
-    needed: how many brokers the metadata must name. A broker that has just started names no controller, and
-    the client would wait for one without requesting the metadata again. A broker also registers before the
-    controller knows it, and the controller decides whether there are enough brokers for a topic. Each broker
-    is queried by a new client, which knows no other broker.
+    needed: how many brokers the metadata must name. A broker that has just started names no controller, and a
+    client would wait for a controller without requesting the metadata again. A broker also registers before
+    the controller knows it, and the controller decides whether there are enough brokers for a topic. Each
+    broker is queried by a new client, which knows no other broker.
     """
     for address in bootstrap.split(","):
         try:
@@ -157,8 +157,8 @@ def metadata_problem(bootstrap: str, needed: int) -> str | None:
 def wait_for_metadata(bootstrap: str, needed: int, deadline_s: float) -> None:
     """Wait until every broker's metadata names a controller and ``needed`` brokers.
 
-    Do this before a client sends a request to the controller: a client that knows no controller refreshes its
-    metadata only after minutes. Raises NotReady.
+    Call this function before a client sends a request to the controller: a client that knows no controller
+    refreshes its metadata only after minutes. Raises NotReady after ``deadline_s`` seconds.
     """
     wait_until(
         "a controller and enough brokers in every broker's metadata",

@@ -1,4 +1,4 @@
-"""Write to dest with one ZooKeeper client per host, each connected to that host only.
+"""Write to dest with one ZooKeeper client per host. Each client is connected only to its host.
 
 The clients create sequential znodes with several requests in flight. A transaction that is lost between FENCE
 and OPEN then shows as an acknowledged path that dest lacks.
@@ -22,7 +22,7 @@ from zkmigrate.zookeeper.data.zxid import format_zxid
 
 @dataclass
 class _Writer:
-    """The client of one host: it creates its parent znodes, then sequential znodes at its rate."""
+    """The client of one host. It creates its parent znodes, then sequential znodes at its rate."""
 
     host: str
     address: str
@@ -45,7 +45,7 @@ class _Writer:
 
     @property
     def room(self) -> int:
-        """How many creates may be sent now."""
+        """The number of creates that may be sent now."""
         ready = self._ready and self.session.connected
         return self.config.raw_in_flight - self.session.in_flight if ready else 0
 
@@ -85,7 +85,7 @@ class _Writer:
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     """Create znodes until the stop signal. Return the counters of the closing line.
 
-    The writers may start before dest serves: they reconnect until it does.
+    The clients may start before dest serves: they try to connect until it does.
     """
     start = time.monotonic_ns()
     writers = [

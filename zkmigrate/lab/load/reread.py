@@ -1,4 +1,4 @@
-"""Read every load topic from its beginning, once all clients have stopped, to record its final content."""
+"""Read every load topic from its beginning, to record its final content once all clients have stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANSWER_S = 10.0
 def read_again(config: LoadConfig) -> dict[str, Any]:
     """Read all partitions to their high watermarks and return the content of ``log.json``.
 
-    ``complete`` is False when a partition could not be read to its high watermark; ``error`` says why.
+    ``complete`` is False if a partition could not be read to its high watermark; ``error`` says why.
     """
     consumer = Consumer(
         {

@@ -19,7 +19,7 @@ from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.wait import wait_until
 
 Command = Callable[[Sequence[str]], Sequence[str]]
-"""Turns a command into one that runs where the clients are, such as in a network namespace."""
+"""A function that wraps a command to run it where the clients are, such as in a network namespace."""
 
 _START_LIMIT_S = 30.0
 _GRACE_S = 30.0
@@ -27,10 +27,11 @@ _GRACE_S = 30.0
 
 @dataclass(frozen=True)
 class KindStatus:
-    """The state of one kind: ``running`` is taken from the process table, the rest from its file.
+    """The state of one kind of load.
 
-    events: number of recorded lines. last_event: name of the last one. problem: why the file is not complete;
-    "" when it is, or when the kind still runs.
+    running: whether its process exists. events: the number of recorded lines. last_event: the name of the
+    last event. problem: why the recording is not complete; "" if it is complete, or if the kind is still
+    running.
     """
 
     kind: str
@@ -42,11 +43,12 @@ class KindStatus:
 
 
 class LoadRunner:
-    """The load processes of one directory.
+    """A starter and stopper of the load processes of one directory.
 
-    ``DIR/load.json`` is the configuration, ``DIR/processes.json`` the processes (pid and start time),
-    ``DIR/KIND.jsonl`` their recordings, ``DIR/KIND.stderr`` their error output. A later runner in the same
-    directory finds the same processes, so start and stop may be two commands.
+    ``DIR/load.json`` is the configuration, ``DIR/processes.json`` lists the processes (pid and start time),
+    ``DIR/KIND.jsonl`` is the recording of a kind, and ``DIR/KIND.stderr`` its error output. A later runner in
+    the same directory finds the same processes, so start and stop may be two commands. command: see
+    `Command`.
     """
 
     def __init__(self, directory: Path, config: LoadConfig, command: Command = tuple) -> None:
@@ -59,8 +61,9 @@ class LoadRunner:
     def start(self, kinds: Iterable[str]) -> None:
         """Start these kinds and wait until each has written its opening line.
 
-        Raises LabError when a process ends at once, or when the directory already has a recording of one of
-        these kinds; then nothing is started. Raises NotReady when an opening line does not arrive in time.
+        Raises LabError if a process ends at once, or if the directory already has a recording of one of these
+        kinds; in the second case nothing is started. Raises NotReady if an opening line does not arrive in
+        time.
         """
         wanted = list(kinds)
         for kind in wanted:
@@ -119,13 +122,13 @@ class LoadRunner:
         """Wait until each of these kinds has recorded a success at or after ``since_ns``.
 
         since_ns: CLOCK_MONOTONIC. The kind ``raw`` needs one acknowledged create on every host. Raises
-        NotReady at the deadline and LabError when a process has ended.
+        NotReady after ``deadline_s`` seconds, and LabError if a process has ended.
         """
         for kind in kinds:
             wait_until(f"load {kind} flowing", self._flow(kind, since_ns), deadline_s, poll_s=0.1)
 
     def _flow(self, kind: str, since_ns: int) -> Callable[[], str | None]:
-        """Return a condition that holds once ``kind`` has recorded its successes."""
+        """Return a condition that is met once ``kind`` has recorded its successes."""
         follower = Follower(self.directory, kind, newest=since_ns > 0)
         raw = kind == "raw"
         needed = set(self.config.raw_hosts) if raw else {""}
@@ -154,9 +157,9 @@ class LoadRunner:
     # --- stopping -------------------------------------------------------------------------------------------
 
     def stop(self, kinds: Iterable[str] = KINDS, deadline_s: float | None = None) -> list[str]:
-        """Stop these kinds and wait for them. Kill those that do not end, and return their names.
+        """Stop these kinds and wait for their end. Kill kinds that do not end, and return their names.
 
-        A killed kind has no closing line, so that no claim about its file can be *yes*. The default deadline
+        A killed kind has no closing line, so no claim about its recording can be *yes*. The default deadline
         is the producer's flush deadline plus 30 seconds.
         """
         limit_s = self.config.flush_deadline_s + _GRACE_S if deadline_s is None else deadline_s
@@ -164,9 +167,9 @@ class LoadRunner:
         return self._wait_ended(signalled, limit_s)
 
     def drain(self) -> bool:
-        """Let the consumer read to the high watermarks and end. Return whether it did in time.
+        """Let the consumer read to the high watermarks and end. Return whether it did so in time.
 
-        Call it after the producer has ended and while all brokers are up.
+        Call this method after the producer has ended and while all brokers are up.
         """
         signalled = self._signal(["consumer"], signal.SIGUSR1)
         self._wait_ended(signalled, self.config.drain_deadline_s + _GRACE_S)
@@ -174,13 +177,13 @@ class LoadRunner:
         return closing is not None and closing.get("drained") is True
 
     def kill(self) -> None:
-        """Kill every process of this directory. What they have recorded stays."""
+        """Kill every load process of this directory. The recordings stay."""
         self._wait_ended(self._signal(KINDS, signal.SIGKILL), _GRACE_S)
 
     def finish(self) -> list[str]:
         """Stop the writers, drain the consumer, read the log again and list the raw clients' znodes.
 
-        Return one sentence for each part that failed. The judge finds the same problems in the files.
+        Returns one sentence for each part that failed. The judge finds the same problems in the files.
         """
         writers = [kind for kind in KINDS if kind != "consumer"]
         wrong = [f"{kind} had to be killed" for kind in self.stop(writers)]
@@ -197,7 +200,10 @@ class LoadRunner:
         return self._done("tree", self.config.drain_deadline_s)
 
     def read_again(self) -> bool:
-        """Write ``log.json``. Return whether it is complete. Call it after every client has ended."""
+        """Write ``log.json`` and return whether it is complete.
+
+        Call this method after every client has ended.
+        """
         return self._done("again", self.config.drain_deadline_s + _GRACE_S)
 
     def _done(self, work: str, limit_s: float) -> bool:

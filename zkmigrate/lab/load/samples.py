@@ -1,7 +1,7 @@
 """Sample a Kafka cluster each second from its brokers and, if it has one, from its ZooKeeper.
 
-Both samples are taken by separate clients and contain the same: the partitions that move or are
-under-replicated, the replicas of each broker, and the rates that throttle it.
+Both kinds of samples are taken by separate clients and contain the same: the partitions that move or are
+under-replicated, the replicas of each broker, and the throttle rates.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
 
 BROKERS, ZOOKEEPER = "brokers", "zookeeper"
-"""Names of the two sources."""
+"""The names of the two sources of samples."""
 _ANSWER_S = 5.0
 _RATES_EVERY = 5
-"""One sample in this many contains the rates.
+"""One sample in this many contains the throttle rates.
 
 Only the broker itself reports its rates, together with hundreds of other settings.
 """
 _THROTTLES = ("throttled", "replica.alter.log.dirs.io.max")
-"""The name of each throttle setting contains one of these."""
+"""The texts by which a throttle setting is recognised: its name contains one of them."""
 _OWN = {ConfigSource.DYNAMIC_BROKER_CONFIG.value, ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
 _ERRORS = (KafkaException, KafkaError, KazooException, KazooTimeoutError, OSError, ValueError, KeyError)
 
 Settings = dict[str, dict[str, str]]
-"""Throttle settings: values by key, by target (``broker-1`` or ``topic-a``)."""
+"""Throttle settings: for each broker or topic (``broker-1`` or ``topic-a``), the values by key."""
 
 
 @dataclass(frozen=True)
 class Partition:
     """The state of one partition, as a source reports it.
 
-    replicas: broker ids, including replicas that are being added. isr: broker ids in sync. leader: -1 for
-    none.
+    replicas: broker ids, including replicas that are being added. isr: the ids of brokers in sync. leader:
+    the leader's id; -1 for none.
     """
 
     replicas: tuple[int, ...]
@@ -66,9 +66,9 @@ class Partition:
 class Sample:
     """The state of the cluster at one moment.
 
-    partitions: number of partitions. in_flight, under_replicated, offline: names such as ``a-0``. lack_two:
-    the under-replicated partitions that lack more than one replica. held: number of replicas by broker id.
-    rates: throttles of brokers; None when this sample did not read them.
+    partitions: the number of partitions. in_flight, under_replicated, offline: names of partitions, such as
+    ``a-0``. lack_two: the under-replicated partitions that lack more than one replica. held: the number of
+    replicas by broker id. rates: the throttle rates of brokers; None if this sample did not read them.
     """
 
     partitions: int
@@ -86,10 +86,11 @@ def sample(
     adding: Mapping[str, Collection[int]],
     rates: Settings | None,
 ) -> Sample:
-    """Return the sample of the given partitions.
+    """Make a sample from the given partitions.
 
-    in_flight: names of the partitions that move. adding: replicas by partition that are being added, or were
-    a moment ago. Like Kafka's own count, the sample does not count these as missing from the ISR.
+    in_flight: the names of the partitions that move. adding: for each partition, the replicas that are being
+    added now or were a moment ago. The sample, like Kafka's own count, does not count these as missing from
+    the ISR.
     """
     held = Counter(broker for partition in partitions.values() for broker in partition.replicas)
     lack = {
@@ -108,7 +109,7 @@ def sample(
 
 
 class Source(Protocol):
-    """A way to read the state of the cluster."""
+    """A way to read the state of the cluster. name: BROKERS or ZOOKEEPER."""
 
     name: str
 
@@ -135,7 +136,7 @@ class Brokers:
     _looks: int = 0
     _adding: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _whole: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Each partition's replicas when all were last in sync. Any replica beyond these is being added."""
+    """The replicas of each partition when all were last in sync. Any further replica is being added."""
     _listing: KafkaAdminClient | None = None
 
     def __post_init__(self) -> None:
@@ -151,7 +152,7 @@ class Brokers:
         }
 
     def in_flight(self) -> dict[str, tuple[int, ...]]:
-        """Return, by partition, the replicas that its current reassignment adds."""
+        """Return for each moving partition the broker ids of the replicas that its reassignment adds."""
         if self._listing is None:
             self._listing = KafkaAdminClient(
                 bootstrap_servers=self.bootstrap.split(","), request_timeout_ms=int(_ANSWER_S * 1000)
@@ -160,9 +161,10 @@ class Brokers:
         return {f"{at.topic}-{at.partition}": tuple(move["adding_replicas"]) for at, move in listed.items()}
 
     def look(self) -> Sample:
-        """Take one sample. Read partitions that look under-replicated a second time before reporting them.
+        """Take one sample.
 
-        A short move may be in neither list of reassignments, and a broker may report it after it has ended.
+        Partitions that look under-replicated are read a second time before they are reported. A short move
+        may be in neither of two lists of reassignments, and a broker may report a move after its end.
         """
         seen = self._look()
         if not seen.under_replicated:
@@ -227,7 +229,7 @@ class Brokers:
 
 @dataclass
 class ZooKeeper:
-    """The cluster as its ZooKeeper stores it. servers: a connect string with the chroot."""
+    """The cluster as its ZooKeeper stores it. servers: the connect string with the chroot."""
 
     servers: str
     name: str = ZOOKEEPER
@@ -282,9 +284,9 @@ class ZooKeeper:
             return []
 
     def _contents(self, paths: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """Return the JSON content of these znodes, without those that do not exist.
+        """Return the JSON content of these znodes by name, without znodes that do not exist.
 
-        All znodes are requested at once.
+        paths: the path of each znode by name. All znodes are requested at once.
         """
         asked = {name: self._client.get_async(path) for name, path in paths.items()}
         found = {}
@@ -299,7 +301,7 @@ class ZooKeeper:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Sample once per second until the stop signal. Return the number of samples by source.
+    """Take samples once per second until the stop signal. Return the number of samples by source.
 
     All throttle settings are read once at the beginning and once at the end.
     """

@@ -1,7 +1,8 @@
 """Connect the recorded load to ZooKeeper: a kazoo client whose requests and connections can be recorded.
 
-kazoo's methods do not return the zxid of a reply's header. They return the czxid of a new znode only with
-Create2, which ZooKeeper 3.4 does not know. Therefore `Session.send` uses kazoo's private method ``_call``.
+kazoo's methods do not return the zxid in the header of a reply. They return the czxid of a new znode only
+with Create2, which ZooKeeper 3.4 does not know. Therefore `Session.send` uses kazoo's private method
+``_call``.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _CLOSE_S = 5.0
 _EPHEMERAL, _SEQUENTIAL = 1, 2
 
 EventSink = Callable[..., None]
-"""Called with the name of an event and its fields as keyword arguments."""
+"""A function that receives the name of an event, and the event's fields as keyword arguments."""
 
 
 class Reply(AsyncResult):  # type: ignore[misc]
     """The reply to one request.
 
-    zxid: of the reply's header; for a create that succeeded it is the czxid. value: what kazoo decodes from
-    the reply: the path of a create, the stat of a set. sent_ns, at_ns: when the request was sent and the
-    reply arrived (CLOCK_MONOTONIC).
+    zxid: the zxid in the reply's header; for a successful create it is the czxid. value: the content that
+    kazoo decodes from the reply: the path of a create, the stat of a set. sent_ns, at_ns: when the request
+    was sent and when the reply arrived (CLOCK_MONOTONIC).
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -76,14 +77,17 @@ class Reply(AsyncResult):  # type: ignore[misc]
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler, with a limit for one attempt to connect: packets to a fenced host are dropped."""
+    """kazoo's handler, with a time limit for each attempt to connect.
+
+    The limit is needed, because packets to a fenced host are dropped.
+    """
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         return super().create_connection(*args, **{**options, "timeout": _CONNECT_S})
 
 
 class Session:
-    """A session that is kept on ``servers``, one ``host:port`` or several, until `end`.
+    """A session that is kept open on ``servers``, one ``host:port`` or several, until `end`.
 
     ``sink`` is called for connected, disconnected, connect_failed and expired, on a thread of kazoo; the
     package's docstring lists the fields. Callbacks of requests run on another thread, one after the other, in
@@ -112,7 +116,7 @@ class Session:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests without a reply so far."""
+        """The number of requests that have no reply yet."""
         return len(self._pending)
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -136,7 +140,7 @@ class Session:
         self.send(Delete(path, -1), answered)
 
     def send(self, request: Any, answered: Callable[[Reply], None]) -> None:
-        """Send a request of ``kazoo.protocol.serialization``; ``answered`` is called once with the reply."""
+        """Send a request of ``kazoo.protocol.serialization``. answered: called once with the reply."""
         reply = Reply(self.client)
         self._pending.add(reply)
 
@@ -151,7 +155,7 @@ class Session:
     # --- ending ---------------------------------------------------------------------------------------------
 
     def wait_answered(self, limit_s: float) -> bool:
-        """Wait until no request is in flight. Return False when ``limit_s`` passes first."""
+        """Wait until no request is in flight. Return False if this takes more than ``limit_s`` seconds."""
         try:
             wait_until("replies", lambda: f"{self.in_flight}" if self._pending else None, limit_s, 0.01)
         except NotReady:
@@ -159,7 +163,7 @@ class Session:
         return True
 
     def end(self) -> None:
-        """Wait at most 5 seconds for replies, then end the session. What is left counts as unanswered."""
+        """Wait at most 5 seconds for replies, then end the session. Open requests become UNANSWERED."""
         self.wait_answered(_CLOSE_S)
         self._ending = True
         # A thread of kazoo that still waits for a silent server does not stop in time.
@@ -186,9 +190,10 @@ class Session:
             self._sink("expired", session=format_session(self.id))
 
     def _logged(self, entry: logging.LogRecord) -> bool:
-        """Record a failed attempt to connect with kazoo's warning about it; other warnings have no arguments.
+        """Record a failed attempt to connect from kazoo's warning about it; other warnings have no arguments.
 
-        Of equal reasons in a row the first is recorded. Return whether the message is to be printed.
+        If the same reason follows again, only the first is recorded. Return whether the message is to be
+        printed.
         """
         if entry.levelno == logging.WARNING and entry.args:
             before, self._reason = self._reason, entry.getMessage()
@@ -198,6 +203,6 @@ class Session:
 
 
 def with_parents(path: str) -> list[str]:
-    """Return the paths of all znodes above this one, from the top, and its own."""
+    """Return the paths of all znodes above this path, from the top, and the path itself."""
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:end]) for end in range(1, len(parts) + 1)]

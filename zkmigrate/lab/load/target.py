@@ -13,9 +13,9 @@ from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, LabSpec, Role, hosts_of,
 
 
 def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
-    """Return the load configuration for a lab: its addresses, chroot and session timeout.
+    """Return the load configuration for a lab, with the lab's addresses, chroot and session timeout.
 
-    changes: values that replace those of the lab.
+    changes: fields whose values replace those of the lab.
     """
 
     def addresses(role: Role, port: int) -> dict[str, str]:
@@ -35,7 +35,7 @@ def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
 def of_cluster(spec: LabSpec, cluster: str) -> dict[str, Any]:
     """Return the changes to `config_for` for one of several Kafka clusters: its brokers and its ensemble.
 
-    The replication factor is at most the number of brokers, and ``min_insync`` is one less, but at least 1.
+    The replication factor is at most the number of brokers. ``min_insync`` is one less, but at least 1.
     """
     own = next(one for one in shape_of(spec).clusters if one.name == cluster)
     servers = [host.address for host in members(hosts_of(spec), own.ensemble)] if own.ensemble else []

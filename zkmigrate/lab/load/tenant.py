@@ -2,7 +2,7 @@
 
 One session writes counters, sequential znodes, short-lived ephemerals and a large znode. At the end it reads
 back the lasting ephemerals (same owner and czxid), the counters (last acknowledged value) and the sequential
-znodes (czxid of their acknowledgement).
+znodes (same czxid as acknowledged).
 """
 
 from __future__ import annotations
@@ -174,9 +174,9 @@ class _Tenant:
     # --- reading back ---------------------------------------------------------------------------------------
 
     def verify(self) -> dict[str, Any]:
-        """Read everything back that was acknowledged. Return the fields of the ``verified`` line.
+        """Read back everything that was acknowledged. Return the fields of the ``verified`` line.
 
-        ``complete`` is False when a read was not answered or refused, or when all together take too long.
+        ``complete`` is False if a read was refused or not answered, or if all reads together take too long.
         """
         client, failed = self.session.client, set[str]()
         read = partial(_read, time.monotonic() + _VERIFY_LIMIT_S, failed)
@@ -212,9 +212,9 @@ class _Tenant:
 def _read(
     deadline: float, failed: set[str], ask: Callable[[str], Any], paths: Collection[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield each path with its answer, None if the znode does not exist.
+    """Yield each path with the answer for it; None if the znode does not exist.
 
-    deadline: when all reads must be answered, by ``time.monotonic``. failed: called with the reason for each
+    deadline: when all reads must be answered, by ``time.monotonic``. failed: receives the reason for each
     read without an answer.
     """
     for first in range(0, len(paths), _READS_IN_FLIGHT):
@@ -229,7 +229,7 @@ def _read(
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Write until the stop signal, then read back. Return the counters of the closing line."""
+    """Write until the stop signal, then read the writes back. Return the counters of the closing line."""
     tenant = _Tenant(config, record, time.monotonic_ns())
     while not orders.stopping:
         tenant.work(time.monotonic_ns())

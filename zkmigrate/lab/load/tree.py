@@ -16,7 +16,7 @@ _IN_FLIGHT = 256
 
 
 class _Czxids(Extent):
-    """An extent that also keeps the czxid of every znode, by path."""
+    """An Extent that also stores the czxid of every znode, by path."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,10 +28,10 @@ class _Czxids(Extent):
 
 
 def list_tree(host: str, address: str, root: str, timeout_ms: int) -> dict[str, Any]:
-    """Return the listing of ``root`` as ``tree-HOST.json`` contains it.
+    """Return the listing of ``root`` in the form of ``tree-HOST.json``.
 
-    ``complete`` is True only when every read was answered. A znode that disappears between two reads is left
-    out; nothing deletes what raw clients create. address: ``host:port``. timeout_ms: session timeout.
+    ``complete`` is True only if every read was answered. A znode that disappears between two reads is left
+    out; nothing deletes znodes of raw clients. address: ``host:port``. timeout_ms: the session timeout.
     """
     walk, found, error = Walk(root, _IN_FLIGHT), _Czxids(), ""
     walk.extent = found
