@@ -34,7 +34,7 @@ READERS = {
     WHY: ("track-record.md",),
     CODE: (
         "contributing.md", "tour.md", "how-to/add-a-dependent.md", "how-to/lab.md", "how-to/drills.md",
-        "how-to/mutants.md", "how-to/measure.md",
+        "how-to/mutants.md",
     ),
 }  # fmt: skip
 """Pages that belong to another reader than the rest of their folder."""

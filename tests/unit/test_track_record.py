@@ -24,7 +24,7 @@ def test_the_versions_are_those_of_the_drills_that_held() -> None:
     usual = TRACK_RECORD.partition("## Drills\n")[2].partition(", unless")[0]
     moves = TRACK_RECORD.partition("### Whole moves under load\n")[2].partition("\n### ")[0]
     held = [line for line in moves.splitlines() if "*Held*" in line]
-    assert any(line.startswith("- **Demo** (from a bare clone") for line in held), "of the usual versions"
+    assert any(line.startswith("| Demo from a bare clone") for line in held), "of the usual versions"
     assert set(DRILLED) == moves_named(usual) | moves_named("\n".join(held))
     assert set(DRILLED) == moves_named((ROOT / "README.md").read_text())
     assert len(set(DRILLED)) == len(DRILLED)

@@ -16,7 +16,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.cluster.placement.check import sets_of
 
 HOW_TO = Path(__file__).resolve().parents[4] / "docs" / "how-to"
-PAGES = ("full-disk.md", "new-brokers.md", "move-off-a-rack.md", "raise-replication.md")
+PAGES = ("full-disk.md", "new-brokers.md", "move-off-a-rack.md")
 EXAMPLE = re.compile(r"```json\n(.*?)```\n\n```sh\nzkmigrate (.*?)\n```\n\n```\n(.*?)```\n", re.DOTALL)
 
 
@@ -55,13 +55,14 @@ def test_replication_is_raised_and_nothing_else_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cluster, command, _ = shown("raise-replication.md")
-    printed(cluster, command)
+    cluster = shown("move-off-a-rack.md")[0]
+    raised = "placement rebuild --cluster cluster.json --replication 4 --placement storage --out plan.json"
+    printed(cluster, raised)
     made = sets_of((tmp_path / "plan.json").read_text())
     for one in json.loads(cluster)["partitions"]:
         replicas = made[one["topic"], one["partition"]]
-        assert list(replicas[:2]) == one["replicas"]
-        assert len(replicas) == 3
+        assert list(replicas[:3]) == one["replicas"]
+        assert len(replicas) == 4
 
 
 def _write_anew() -> None:
