@@ -11,7 +11,6 @@ from pathlib import Path
 from zkmigrate.lab import control_groups, network, state
 from zkmigrate.lab.commands import run
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.zookeeper.data.four_letter_words import parse_srvr
@@ -39,8 +38,7 @@ def zxids(lab: Lab) -> dict[str, int]:
     """The newest zxid of every source server, by ``srvr``, which is no transaction itself."""
     with lab.operator():
         return {
-            host.name: parse_srvr(four_letter_word(host.address, "srvr") or "").zxid
-            for host in lab.role(Role.SOURCE)
+            host.name: parse_srvr(lab.word(host.address, "srvr") or "").zxid for host in lab.role(Role.SOURCE)
         }
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from kazoo.client import KazooClient
 
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab import machines, network, readiness, render, state
+from zkmigrate.lab.credentials import OPERATOR, login_of
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.login import Login
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.shape import KafkaCluster
 from zkmigrate.lab.spec import (
-    CLIENT_PORT,
     HostPlan,
     LabSpec,
     Role,
@@ -236,9 +239,10 @@ class LabAccess:
 
         timeout_s: the time limit for the connection in seconds.
         """
-        servers = ",".join(f"{plan.address}:{CLIENT_PORT}" for plan in self.members(ensemble))
+        port = self.spec.client_port
+        servers = ",".join(f"{plan.address}:{port}" for plan in self.members(ensemble))
         with self.operator():
-            client = KazooClient(hosts=servers, timeout=10)
+            client = self.login().client(servers, timeout=10)
             try:
                 client.start(timeout=timeout_s)
                 yield client
@@ -249,7 +253,23 @@ class LabAccess:
     def zookeeper_modes(self, hosts: Iterable[str]) -> dict[str, str | None]:
         """Return the mode that each host's ZooKeeper reports, by host, or None while it does not serve."""
         with self.operator():
-            return {name: readiness.mode_of(self._plan(name).address) for name in hosts}
+            answers = {name: self.word(self._plan(name).address, "srvr") for name in hosts}
+        return {name: readiness.server_mode(answer) for name, answer in answers.items()}
+
+    def login(self, user: str = OPERATOR) -> Login:
+        """Return how a user logs in to this lab's ZooKeeper."""
+        return login_of(machines.credentials_directory(self.directory), self.spec, user)
+
+    def word(self, address: str, word: str, timeout_s: float = 2.0) -> str | None:
+        """Return a ZooKeeper server's answer to a four-letter word; None when it does not answer.
+
+        Call it in the operator's network namespace.
+        """
+        return readiness.four_letter_word(address, word, self.spec.client_port, timeout_s, self._tls)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext | None:
+        return self.login().tls()
 
     def _plan(self, host: str) -> HostPlan:
         if host not in self.plans:

@@ -15,7 +15,6 @@ from kazoo.exceptions import NoNodeError
 
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.readiness import four_letter_word, mode_of
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons, parse_dump
 
@@ -36,9 +35,10 @@ def baseline(lab: Lab) -> dict[str, Any]:
     """
     with lab.operator():
         sessions = _served(lab)
-        leaders = [host for host in lab.role(Role.DEST) if mode_of(host.address) == "leader"]
+        modes = lab.zookeeper_modes(lab.names(Role.DEST))
+        leaders = [host for host in lab.role(Role.DEST) if modes[host.name] == "leader"]
         if leaders:
-            known = parse_dump(_word(leaders[0].address, "dump")).sessions or {}
+            known = parse_dump(_word(lab, leaders[0].address, "dump")).sessions or {}
             sessions = {session: sessions.get(session, 0) for session in known}
     with lab.zookeeper(Role.DEST) as client:
         own = client.client_id[0]
@@ -64,14 +64,14 @@ def baseline(lab: Lab) -> dict[str, Any]:
 def _served(lab: Lab) -> dict[int, int]:
     found: dict[int, int] = {}
     for host in lab.role(Role.DEST):
-        for connection in parse_cons(_word(host.address, "cons")):
+        for connection in parse_cons(_word(lab, host.address, "cons")):
             if connection.session and connection.address != OPERATOR_ADDRESS:
                 found[connection.session] = connection.timeout_ms or 0
     return found
 
 
-def _word(address: str, word: str) -> str:
-    answer = four_letter_word(address, word)
+def _word(lab: Lab, address: str, word: str) -> str:
+    answer = lab.word(address, word)
     if answer is None:
         raise LabError(f"{address} does not answer {word}")
     try:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from zkmigrate.lab import readiness, render, service
+from zkmigrate.lab import render, service
 from zkmigrate.lab.access import LabHost
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
@@ -136,7 +136,7 @@ def _record_words(lab: Lab, host: LabHost, directory: Path) -> dict[str, object]
     found: dict[str, object] = {}
     for word in WORDS:
         with lab.operator():
-            answer = readiness.four_letter_word(host.address, word)
+            answer = lab.word(host.address, word)
         if answer is not None:
             (directory / f"word-{word}.txt").write_text(answer)
             found[f"word-{word}.txt"] = {"word": word}

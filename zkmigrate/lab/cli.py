@@ -22,6 +22,8 @@ from zkmigrate.lab.fault_cli import fault, lab_option
 from zkmigrate.lab.inventory import write_cluster_inventory, write_inventory
 from zkmigrate.lab.load.cli import json_option, load
 from zkmigrate.lab.provision import ProvisionError
+from zkmigrate.lab.security import Kind
+from zkmigrate.lab.security import parse as kinds
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.shutdown import end_on_signals
 from zkmigrate.lab.spec import LabSpec
@@ -107,6 +109,12 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
     "--service", type=click.Choice(["systemd", "commands"]), default="systemd", help="What starts servers."
 )
 @click.option(
+    "--security",
+    metavar="KIND,...",
+    default="",
+    help=f"Security of ZooKeeper and its clients: {', '.join(Kind)}. Default: none.",
+)
+@click.option(
     "--shape",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="YAML file of ensembles and clusters, instead of those of a move.",
@@ -114,6 +122,7 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
 @json_option
 def up(
     as_json: bool,
+    security: str,
     shape: Path | None,
     source_option: tuple[str, ...],
     broker_option: tuple[str, ...],
@@ -126,6 +135,7 @@ def up(
         source_options=_pairs(source_option, "--source-option"),
         broker_options=_pairs(broker_option, "--broker-option"),
         bandwidth_kbit=_numbers(_pairs(bandwidth_kbit, "--bandwidth-kbit"), "--bandwidth-kbit"),
+        security=kinds(security),
         shape=None if shape is None else _shape(shape),
         **options,
     )

@@ -7,9 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.readiness import mode_of
 from zkmigrate.lab.service import control_command
-from zkmigrate.lab.spec import CLIENT_PORT, Role
+from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
 
 _SERVES_S = 60.0
@@ -28,14 +27,13 @@ def measure_floor(lab: Lab) -> float:
 
     with lab.operator():
         unit("stop")
-        wait_until(
-            "stop of the dest servers", lambda: _listening([h.address for h in hosts]), _SERVES_S, 0.02
-        )
+        places = [(host.address, lab.spec.client_port) for host in hosts]
+        wait_until("stop of the dest servers", lambda: _listening(places), _SERVES_S, 0.02)
         began = time.monotonic()
         unit("start")
 
         def missing() -> str | None:
-            modes = {host.name: mode_of(host.address) for host in hosts}
+            modes = lab.zookeeper_modes([host.name for host in hosts])
             behind = [name for name, mode in modes.items() if mode not in ("leader", "follower")]
             return ", ".join(behind) or None
 
@@ -43,10 +41,10 @@ def measure_floor(lab: Lab) -> float:
         return time.monotonic() - began
 
 
-def _listening(addresses: list[str]) -> str | None:
-    for address in addresses:
+def _listening(places: list[tuple[str, int]]) -> str | None:
+    for address, port in places:
         try:
-            socket.create_connection((address, CLIENT_PORT), 0.5).close()
+            socket.create_connection((address, port), 0.5).close()
         except OSError:
             continue
         return address

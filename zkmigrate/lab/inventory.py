@@ -8,11 +8,12 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from zkmigrate.lab import between, render, service
+from zkmigrate.lab import between, render, secured, service
+from zkmigrate.lab.credentials import OPERATOR
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.shape import KafkaCluster
-from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role, shape_of
+from zkmigrate.lab.spec import CLIENT_PORT, OPERATOR_ADDRESS, Role, shape_of
 
 TOPIC_SET = "shop"
 """The name of the set of topics that switch together."""
@@ -39,9 +40,10 @@ def write_inventory(
         "name": f"lab-{lab.id}",
         "operator": [OPERATOR_ADDRESS],
         "ssh": _ssh(lab),
-        "source": {"hosts": _zookeepers(lab, Role.SOURCE)},
+        "source": {"hosts": _zookeepers(lab, Role.SOURCE), **_ports(lab)},
         "dest": {
             "hosts": _zookeepers(lab, Role.DEST),
+            **_ports(lab),
             "settings": {
                 "tickTime": str(spec.tick_time_ms),
                 "initLimit": "10",
@@ -54,6 +56,9 @@ def write_inventory(
         "kafka": _kafka(lab, lab.cluster()),
     }
     body["dest"] |= _service(lab, Role.DEST)
+    body["dest"]["settings"] |= secured.zookeeper_settings(spec, spec.dest_version)
+    if spec.security:
+        body["zookeeper"] = {"client": _zookeeper_client(lab)}
     if canary_topic is not None:
         body["kafka"]["canary_topic"] = canary_topic
     if spec.reconfig_enabled:
@@ -145,6 +150,25 @@ def _service(lab: Lab, role: Role) -> dict[str, Any]:
 
 def _zookeepers(lab: Lab, role: Role) -> list[dict[str, Any]]:
     return [{"name": h.name, "address": h.address, "myid": h.myid} for h in lab.role(role)]
+
+
+def _ports(lab: Lab) -> dict[str, Any]:
+    """Return the section's `ports` if clients do not use the default port."""
+    port = lab.spec.client_port
+    return {} if port == CLIENT_PORT else {"ports": {"client": port}}
+
+
+def _zookeeper_client(lab: Lab) -> dict[str, Any]:
+    """Return how the operator logs in to ZooKeeper; passwords are in files of the lab's directory."""
+    login = lab.login(OPERATOR)
+    found: dict[str, Any] = {}
+    if login.ca:
+        found["tls"] = {"ca": login.ca, "certificate": login.certificate, "key": login.key}
+    if login.sasl_user:
+        found["sasl"] = {"user": login.sasl_user, "password": {"file": login.sasl_password}}
+    if login.digest_user:
+        found["digest"] = {"user": login.digest_user, "password": {"file": login.digest_password}}
+    return found
 
 
 def _kafka(lab: Lab, cluster: KafkaCluster) -> dict[str, Any]:

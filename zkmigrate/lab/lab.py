@@ -206,7 +206,7 @@ class Lab(LabAccess):
         """Wait until one server of the ensemble leads and all others follow."""
         servers = self.members(ensemble)
         with self.operator():
-            wait_until(f"{ensemble} quorum", readiness.quorum_serves(servers), deadline_s)
+            wait_until(f"{ensemble} quorum", readiness.quorum_serves(servers, self.word), deadline_s)
 
     def power_off(self, host: str, deadline_s: float = 30) -> None:
         """Power a host off as `systemctl poweroff` does, or kill it after ``deadline_s`` seconds."""

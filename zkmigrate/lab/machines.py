@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from zkmigrate.cluster.removal.rules import OWN_POLICY, POLICY
 from zkmigrate.lab import between, control_groups, provision, render, state
 from zkmigrate.lab import host as lab_host
+from zkmigrate.lab.credentials import Credentials
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.shape import Ensemble
 from zkmigrate.lab.spec import JAVA_11_KAFKA, HostPlan, LabSpec, Role, hosts_of
@@ -93,6 +94,11 @@ def operator_key(directory: Path) -> Path:
     return directory / "keys" / "operator"
 
 
+def credentials_directory(directory: Path) -> Path:
+    """Return the directory with the certificates and passwords of the operator and the load, if any."""
+    return directory / "keys" / "zookeeper"
+
+
 def known_hosts_file(directory: Path) -> Path:
     """Return the known_hosts file of the lab, with the host keys of all hosts."""
     return directory / "keys" / "known_hosts"
@@ -132,6 +138,9 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
     operator_key(directory).parent.mkdir(mode=0o700)
     operator_key(directory).touch(0o600)
     operator_key(directory).write_text(operator.private)
+    credentials = Credentials.generate(directory.name, spec) if spec.security else None
+    if credentials is not None:
+        credentials.write(credentials_directory(directory))
     known = []
     for plan in hosts_of(spec):
         key = KeyPair.generate()
@@ -140,7 +149,8 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
         root = lab_host.mount_root(own, software.rootfs)
         for number, (path, megabytes) in enumerate(render.data_disks(spec, plan).items(), 1):
             lab_host.attach_disk(own / f"disk{number}.img", root / path.lstrip("/"), megabytes)
-        files = (*render.host_files(spec, plan, key.private, operator.public), *between.files(spec, plan))
+        files = render.host_files(spec, plan, key.private, operator.public, credentials)
+        files = (*files, *between.files(spec, plan))
         lab_host.write_files(root, files, render.account_lines(plan))
         binds = "".join(f"{inside}\t{path}\n" for inside, path in software.bound[plan.name].items())
         _binds_file(directory, plan.name).write_text(binds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kazoo.client import KazooClient
@@ -22,10 +23,38 @@ _SSH_PORT = 22
 _CONNECT_S = 0.5
 
 
-def four_letter_word(address: str, word: str, port: int = CLIENT_PORT, timeout_s: float = 2.0) -> str | None:
-    """Return a server's answer to a four-letter word; None if it does not answer in `timeout_s` seconds."""
+Word = Callable[[str, str], str | None]
+"""A function that sends a four-letter word to a server: address, word → the answer, None without one."""
+
+
+def four_letter_word(
+    address: str,
+    word: str,
+    port: int = CLIENT_PORT,
+    timeout_s: float = 2.0,
+    tls: ssl.SSLContext | None = None,
+) -> str | None:
+    """Return a server's answer to a four-letter word; None if it does not answer in `timeout_s` seconds.
+
+    tls: the context of a port with TLS.
+    """
+    if tls is not None:
+        return _word_over_tls(address, port, word, timeout_s, tls)
     answer = four_letter_client.four_letter_word(address, port, word, timeout_s)
     return answer.value if isinstance(answer, Seen) else None
+
+
+def _word_over_tls(address: str, port: int, word: str, timeout_s: float, tls: ssl.SSLContext) -> str | None:
+    try:
+        with (
+            socket.create_connection((address, port), timeout_s) as plain,
+            tls.wrap_socket(plain, server_hostname=address) as connection,
+        ):
+            connection.sendall(word.encode())
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    except OSError:
+        return None
+    return answer.decode("utf-8", "replace") or None
 
 
 def server_mode(answer: str | None) -> str | None:
@@ -63,15 +92,15 @@ def ssh_answers(hosts: Iterable[HostPlan]) -> Callable[[], str | None]:
     return missing
 
 
-def quorum_serves(hosts: Sequence[HostPlan]) -> Callable[[], str | None]:
+def quorum_serves(hosts: Sequence[HostPlan], ask: Word = four_letter_word) -> Callable[[], str | None]:
     """Return the condition that one of these servers leads and all others follow.
 
-    A single server must be standalone.
+    A single server must be standalone. ask: asks them a word.
     """
     wanted = ["follower"] * (len(hosts) - 1) + ["leader"] if len(hosts) > 1 else ["standalone"]
 
     def missing() -> str | None:
-        modes = {host.name: mode_of(host.address) for host in hosts}
+        modes = {host.name: server_mode(ask(host.address, "srvr")) for host in hosts}
         if sorted(str(mode) for mode in modes.values()) == wanted:
             return None
         return ", ".join(f"{name} {mode or 'not serving'}" for name, mode in modes.items())

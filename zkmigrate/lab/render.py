@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.lab import service, texts
+from zkmigrate.lab import secured, service, texts
+from zkmigrate.lab.credentials import Credentials
 from zkmigrate.lab.shape import LAST_ZOOKEEPER, Ensemble, KafkaCluster, release
 from zkmigrate.lab.spec import (
     CLIENT_PORT,
@@ -24,6 +25,7 @@ from zkmigrate.lab.spec import (
     Role,
     hosts_of,
     members,
+    shape_of,
 )
 
 OPS_USER = "ops"
@@ -92,14 +94,16 @@ def source_zoo_cfg(spec: LabSpec, ensemble: str = "source") -> str:
     """Return the zoo.cfg of every server of an ensemble that is running from the start."""
     options = {"reconfigEnabled": "true"} if spec.reconfig_enabled else {}
     options |= {} if spec.sync_enabled else {"syncEnabled": "false"}
-    options |= spec.source_options
+    own = next(one for one in shape_of(spec).ensembles if one.name == ensemble)
+    options |= {**secured.zookeeper_settings(spec, own.version), **spec.source_options}
+    # With TLS the port comes from secured.
+    port = "" if spec.client_port != CLIENT_PORT else f"clientPort={CLIENT_PORT}\n"
     return (
         f"""tickTime={spec.tick_time_ms}
 initLimit=10
 syncLimit=5
 dataDir={ZOOKEEPER_DATA}
-clientPort={CLIENT_PORT}
-maxClientCnxns=0
+{port}maxClientCnxns=0
 autopurge.purgeInterval=0
 4lw.commands.whitelist={spec.four_letter_words}
 admin.enableServer=false
@@ -113,8 +117,10 @@ def _key_values(options: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in options.items())
 
 
-def java_env(spec: LabSpec) -> str:
+def java_env(spec: LabSpec, secured_flags: str = "") -> str:
     """Return the content of the EnvironmentFile of the ZooKeeper unit.
+
+    secured_flags: further Java options, each after a blank.
 
     The heap has room for 2 kB for each filler znode, twice the znodes' data, and twice the last transactions,
     which a server keeps in memory. With less, the leader's process ended while 1 GB was written.
@@ -127,7 +133,7 @@ def java_env(spec: LabSpec) -> str:
     flags += f" -Dzookeeper.snapCount={snap_count}"
     if spec.jute_maxbuffer is not None:
         flags += f" -Djute.maxbuffer={spec.jute_maxbuffer}"
-    return f'JVMFLAGS="{flags}"\n'
+    return f'JVMFLAGS="{flags}{secured_flags}"\n'
 
 
 _KAFKA_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx384m"
@@ -190,9 +196,9 @@ def kafka_unit(version: str) -> str:
     return _unit("Kafka broker", "kafka", KAFKA_ENV, _kafka(version), 120)
 
 
-def connect_string(addresses: Sequence[str], chroot: str) -> str:
+def connect_string(addresses: Sequence[str], port: int, chroot: str) -> str:
     """Return the `zookeeper.connect` value for these servers and this chroot."""
-    return ",".join(f"{address}:{CLIENT_PORT}" for address in addresses) + ("" if chroot == "/" else chroot)
+    return ",".join(f"{address}:{port}" for address in addresses) + ("" if chroot == "/" else chroot)
 
 
 def data_disks(spec: LabSpec, host: HostPlan) -> dict[str, int]:
@@ -225,10 +231,10 @@ def server_properties(spec: LabSpec, host: HostPlan) -> str:
         identity = f"""broker.id={host.node_id}
 {_rack(host)}listeners=PLAINTEXT://{host.address}:{KAFKA_PORT}
 """
-        metadata = f"""zookeeper.connect={connect_string(servers, cluster.chroot)}
+        metadata = f"""zookeeper.connect={connect_string(servers, spec.client_port, cluster.chroot)}
 zookeeper.session.timeout.ms={spec.session_timeout_ms}
 zookeeper.connection.timeout.ms=30000
-"""
+{_key_values(secured.kafka_settings(spec))}"""
     return f"""{identity}log.dirs={",".join(log_dirs(spec, host))}
 {metadata}{_small(len(cluster.brokers))}offsets.topic.num.partitions=6
 transaction.state.log.num.partitions=3
@@ -319,11 +325,16 @@ def etc_hosts(spec: LabSpec) -> str:
 
 
 def host_files(
-    spec: LabSpec, host: HostPlan, host_key: str, operator_public_key: str
+    spec: LabSpec,
+    host: HostPlan,
+    host_key: str,
+    operator_public_key: str,
+    credentials: Credentials | None = None,
 ) -> tuple[HostFile, ...]:
     """Return every file of one host besides the root file system, directories before their content.
 
     host_key: the host's private ssh key (OpenSSH text). operator_public_key: the public key that may log in.
+    credentials: needed if the spec has security.
     """
     files = [
         HostFile("/etc/hostname", host.name + "\n"),
@@ -342,9 +353,9 @@ def host_files(
     if host.role not in (Role.SOURCE, Role.GATEWAY):
         files.append(HostFile(f"/etc/sudoers.d/{OPS_USER}", f"{OPS_USER} ALL=(ALL) NOPASSWD: ALL\n", 0o440))
     if isinstance(host.part, Ensemble):
-        files += _zookeeper_files(spec, host, host.part.name)
+        files += _zookeeper_files(spec, host, host.part.name, credentials)
     if isinstance(host.part, KafkaCluster):
-        files += _kafka_files(spec, host, host.part.version)
+        files += _kafka_files(spec, host, host.part, credentials)
     return tuple(files)
 
 
@@ -357,7 +368,9 @@ def _owned_by(number: int) -> Callable[[str, str | None, int], HostFile]:
     return file
 
 
-def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostFile]:
+def _zookeeper_files(
+    spec: LabSpec, host: HostPlan, ensemble: str, credentials: Credentials | None
+) -> list[HostFile]:
     """Return ZooKeeper's files.
 
     On source the server is configured and enabled; on dest it has no configuration.
@@ -365,6 +378,8 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostF
     owned = _owned_by(ZOOKEEPER_ID)
     conf = "/etc/zookeeper/conf"
     unit = _unit("ZooKeeper server", "zookeeper", JAVA_ENV, _ZOOKEEPER, 20)
+    flags = "" if credentials is None else secured.zookeeper_flags(spec, credentials)
+    further = {} if credentials is None else secured.zookeeper_files(spec, credentials, host.name)
     files = [
         HostFile(ZOOKEEPER_JARS, None, 0o755),
         HostFile("/etc/zookeeper", None, 0o755),
@@ -372,7 +387,8 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostF
         owned(conf, None, 0o750),
         owned(f"{conf}/log4j.properties", texts.LOG4J, 0o640),
         owned(f"{conf}/logback.xml", texts.LOGBACK, 0o640),
-        owned(JAVA_ENV, java_env(spec), 0o640),
+        owned(JAVA_ENV, java_env(spec, flags), 0o640),
+        *_secret_files(owned, secured.ZOOKEEPER_FOLDER, further),
         owned(ZOOKEEPER_DATA, None, 0o750),
         _started_by(spec, host.role, unit, "zookeeper", JAVA_ENV, _ZOOKEEPER),
     ]
@@ -387,8 +403,23 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostF
     return files
 
 
-def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
-    owned = _owned_by(KAFKA_ID)
+def _secret_files(
+    owned: Callable[[str, str | None, int], HostFile], folder: str, files: Mapping[str, str]
+) -> list[HostFile]:
+    """Return the folder and its files. Who may read the configuration may read these, except keys."""
+    modes = {path: 0o600 if path.endswith(secured.STORE) else 0o640 for path in files}
+    return [owned(folder, None, 0o750)] * bool(files) + [
+        owned(path, text, modes[path]) for path, text in files.items()
+    ]
+
+
+def _kafka_files(
+    spec: LabSpec, host: HostPlan, cluster: KafkaCluster, credentials: Credentials | None
+) -> list[HostFile]:
+    owned, version = _owned_by(KAFKA_ID), cluster.version
+    further, flags = dict[str, str](), ""
+    if cluster.ensemble is not None and credentials is not None:
+        further, flags = secured.kafka_files(spec, credentials, host.name), secured.kafka_flags(spec)
     if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs with log4j 2
         log, content, option = "/etc/kafka/log4j2.properties", texts.LOG4J_2, "log4j2.configurationFile"
     else:
@@ -399,7 +430,8 @@ def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
         HostFile(JAVA_11, None, 0o755),
         HostFile("/etc/kafka", None, 0o755),
         HostFile(log, content),
-        HostFile(KAFKA_ENV, f'KAFKA_JVM="{_KAFKA_FLAGS} -D{option}=file:{log}"\n'),
+        HostFile(KAFKA_ENV, f'KAFKA_JVM="{_KAFKA_FLAGS} -D{option}=file:{log}{flags}"\n'),
+        *_secret_files(owned, secured.KAFKA_FOLDER, further),
         owned(SERVER_PROPERTIES, server_properties(spec, host), 0o640),
         owned(KAFKA_DATA, None, 0o750),
         *(owned(disk, None, 0o750) for disk in data_disks(spec, host)),

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from zkmigrate.lab import security
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.shape import Broker, Ensemble, KafkaCluster, Shape, znode_path
 
 SUBNET = ipaddress.IPv4Network("10.71.0.0/24")
 OPERATOR_ADDRESS = "10.71.0.2"
 CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
+SECURE_PORT = 2281
+"""ZooKeeper's port for clients with TLS."""
 KAFKA_PORT, CONTROLLER_PORT = 9092, 9093
 DEST_MYID_OFFSET = 10
 CONTROLLER_ID_OFFSET = 100
@@ -105,7 +108,7 @@ class LabSpec:
     size of a disk (a loop-mounted file system) for each ZooKeeper host's data, which `fault disk-full` needs;
     0 for none. tree_size: the number of filler znodes of `tree_node_bytes` each, outside the chroot. service:
     `systemd`; or `commands`, so that scripts start ZooKeeper on dest and Kafka, and the inventory names the
-    scripts' commands.
+    scripts' commands. security: the kinds (`security.Kind`) that all ZooKeeper ensembles have.
 
     Without a `shape` this is the lab of a move: ensembles source and dest, and one cluster of three brokers,
     each in its own rack. If a `shape` is given, the fields in `MOVE_ONLY` must keep their defaults.
@@ -129,6 +132,7 @@ class LabSpec:
     bandwidth_kbit: Mapping[str, int] = field(default_factory=dict)
     data_disk_mb: int = 0
     service: str = "systemd"
+    security: tuple[str, ...] = ()
     shape: Shape | None = None
 
     def __post_init__(self) -> None:
@@ -167,6 +171,9 @@ class LabSpec:
                 f"data_disk_mb {self.data_disk_mb} is too small: ZooKeeper allocates its logs 64 MB at a "
                 "time; 128 or more, or 0 for none"
             )
+        parts = shape_of(self)
+        kept = [cluster.version for cluster in parts.clusters if cluster.ensemble is not None]
+        security.check(self.security, [ensemble.version for ensemble in parts.ensembles], kept)
         hosts = hosts_of(self)
         if ipaddress.IPv4Address(hosts[-1].address) >= SUBNET.broadcast_address:
             raise LabError(f"{len(hosts)} hosts do not fit into {SUBNET}")
@@ -175,6 +182,11 @@ class LabSpec:
             raise LabError(
                 f"bandwidth_kbit names no such host: {', '.join(unknown)}; hosts: {', '.join(sorted(known))}"
             )
+
+    @property
+    def client_port(self) -> int:
+        """The port for clients of every ZooKeeper server."""
+        return SECURE_PORT if security.Kind.TLS in self.security else CLIENT_PORT
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON values. The key `shape` is present only if the spec has a shape."""
@@ -190,7 +202,7 @@ class LabSpec:
         if unknown := sorted(set(value) - known):
             raise LabError(f"a lab spec has no key {', '.join(unknown)}; keys: {', '.join(sorted(known))}")
         shape = {"shape": Shape.from_json(value["shape"])} if "shape" in value else {}
-        return cls(**{**value, **shape})
+        return cls(**{**value, "security": tuple(value.get("security", ())), **shape})
 
 
 def shape_of(spec: LabSpec) -> Shape:

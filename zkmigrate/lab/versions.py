@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.service import log_command
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_srvr
@@ -22,7 +21,7 @@ def zookeeper_version(lab: Lab, role: Role) -> str:
     Raises LabError if a server does not answer.
     """
     with lab.operator():
-        answers = {host.name: four_letter_word(host.address, "srvr") for host in lab.role(role)}
+        answers = {host.name: lab.word(host.address, "srvr") for host in lab.role(role)}
     versions = []
     for name, answer in answers.items():
         try:

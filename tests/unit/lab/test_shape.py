@@ -171,12 +171,9 @@ def test_a_killed_kraft_broker_is_not_ready_while_it_still_counts(monkeypatch: p
         (["leader", "leader"], False),
     ],
 )
-def test_one_server_stands_alone_and_several_have_one_leader(
-    modes: list[str], ready: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_server_stands_alone_and_several_have_one_leader(modes: list[str], ready: bool) -> None:
     answers = iter(modes)
-    monkeypatch.setattr(readiness, "four_letter_word", lambda *_: f"Mode: {next(answers)}\n")
-    condition = readiness.quorum_serves(hosts_of(TWO)[: len(modes)])
+    condition = readiness.quorum_serves(hosts_of(TWO)[: len(modes)], lambda *_: f"Mode: {next(answers)}\n")
     assert (condition() is None) is ready
 
 

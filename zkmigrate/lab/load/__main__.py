@@ -28,8 +28,7 @@ def main(argv: list[str]) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     if options.kind == "tree":
         complete = [
-            write_tree(options.out, host, address, config.raw_root, config.session_timeout_ms)
-            for host, address in config.raw_hosts.items()
+            write_tree(options.out, host, address, config) for host, address in config.raw_hosts.items()
         ]
         return 0 if all(complete) else 1
     if options.kind == "again":

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.login import OPEN, Login
 
 KAFKA_KINDS = ("producer", "consumer", "metadata")
 MOVE_KINDS = (*KAFKA_KINDS, "raw", "tenant")
@@ -66,6 +67,9 @@ class LoadConfig:
     metadata_create_every: each change whose number is a multiple of this creates a topic. Other changes alter
     a setting of a recent topic. metadata_in_flight: the largest number of changes at once, each for a
     different topic. metadata_sets: replica lists (broker ids) for every second new topic, used in turn.
+
+    raw_login, tenant_login: how these kinds log in to ZooKeeper. login: the same for ``samples``, for notices
+    and for listings.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -94,6 +98,9 @@ class LoadConfig:
     tenant_servers: tuple[Address, ...] = ()
     tenant_root: str = "/other"
     tenant_rate: PositiveFloat = 60.0
+    login: Login = OPEN
+    raw_login: Login = OPEN
+    tenant_login: Login = OPEN
     tenant_large_bytes: PositiveInt = 900 * 1024
     session_timeout_ms: PositiveInt = 18_000
     flush_deadline_s: PositiveFloat = 120.0

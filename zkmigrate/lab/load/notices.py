@@ -13,6 +13,7 @@ from kazoo.protocol.serialization import GetChildren
 
 from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.session import Reply, Session
+from zkmigrate.lab.login import Login
 
 _LOOKS_PER_S = 2.0
 
@@ -25,18 +26,19 @@ class Notices:
     disconnected for longer keeps the old setting in memory; no claim depends on that.
 
     servers: ``host:port`` of each server. timeout_ms: the session timeout. directory: the znode above the
-    notices. start_ns: when the first listing is due (CLOCK_MONOTONIC).
+    notices. start_ns: when the first listing is due (CLOCK_MONOTONIC). login: how the client logs in.
     """
 
     servers: Sequence[str]
     timeout_ms: int
     directory: str
     start_ns: int
+    login: Login
     session: Session = field(init=False)
     _known: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.session = Session(self.servers, self.timeout_ms, lambda _event, **_fields: None)
+        self.session = Session(self.servers, self.timeout_ms, lambda _event, **_fields: None, self.login)
         self._pace = Pace(_LOOKS_PER_S, self.start_ns)
 
     def work(self, now: int) -> None:

@@ -37,7 +37,7 @@ class _Writer:
 
     def __post_init__(self) -> None:
         sink = partial(self.record.write, host=self.host)
-        self.session = Session([self.address], self.config.session_timeout_ms, sink)
+        self.session = Session([self.address], self.config.session_timeout_ms, sink, self.config.raw_login)
 
     @property
     def directory(self) -> str:
@@ -96,7 +96,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     notices = None
     if config.notices:
         servers = list(config.raw_hosts.values())
-        notices = Notices(servers, config.session_timeout_ms, config.notices, start)
+        notices = Notices(servers, config.session_timeout_ms, config.notices, start, config.login)
         sessions.append(notices.session)
     while not orders.stopping:
         now = time.monotonic_ns()

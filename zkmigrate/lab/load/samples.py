@@ -23,7 +23,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
-from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
@@ -31,6 +30,7 @@ from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
+from zkmigrate.lab.login import Login
 
 BROKERS, ZOOKEEPER = "brokers", "zookeeper"
 """The names of the two sources of samples."""
@@ -229,14 +229,18 @@ class Brokers:
 
 @dataclass
 class ZooKeeper:
-    """The cluster as its ZooKeeper stores it. servers: the connect string with the chroot."""
+    """The cluster as its ZooKeeper stores it.
+
+    servers: the connect string with the chroot. login: how the client logs in.
+    """
 
     servers: str
+    login: Login
     name: str = ZOOKEEPER
     _adding: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._client = KazooClient(hosts=self.servers, timeout=10, read_only=True)
+        self._client = self.login.client(self.servers, timeout=10, read_only=True)
         self._client.start(timeout=30)
 
     def look(self) -> Sample:
@@ -307,7 +311,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     """
     sources: list[Source] = [Brokers(config.bootstrap)]
     if config.cluster_zookeeper:
-        sources.append(ZooKeeper(config.cluster_zookeeper))
+        sources.append(ZooKeeper(config.cluster_zookeeper, config.login))
     counts = dict.fromkeys((source.name for source in sources), 0)
     _settings(sources, record, "first")
     pace = Pace(1.0, time.monotonic_ns())

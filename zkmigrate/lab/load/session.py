@@ -25,9 +25,9 @@ from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.serialization import Create, Delete, SetData
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from zkmigrate.lab.failure import NotReady
+from zkmigrate.lab.login import OPEN, Login
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.zookeeper.data.session import format_session
 
@@ -89,13 +89,15 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 class Session:
     """A session that is kept open on ``servers``, one ``host:port`` or several, until `end`.
 
+    With a ``login`` it logs in at each connection, and creates znodes with the login's ACL.
     ``sink`` is called for connected, disconnected, connect_failed and expired, on a thread of kazoo; the
     package's docstring lists the fields. Callbacks of requests run on another thread, one after the other, in
     the order of the replies.
     """
 
-    def __init__(self, servers: Sequence[str], timeout_ms: int, sink: EventSink) -> None:
+    def __init__(self, servers: Sequence[str], timeout_ms: int, sink: EventSink, login: Login = OPEN) -> None:
         self._sink = sink
+        self._acl = login.acl
         self._pending: set[Reply] = set()
         self._reason = ""
         self._ending = False
@@ -103,7 +105,7 @@ class Session:
         self.id = 0
         log = logging.Logger("load")
         log.addFilter(self._logged)
-        self.client = KazooClient(
+        self.client = login.client(
             ",".join(servers),
             timeout=timeout_ms / 1000,
             handler=_Handler(),
@@ -131,7 +133,7 @@ class Session:
         sequential: bool = False,
     ) -> None:
         flags = _EPHEMERAL * ephemeral | _SEQUENTIAL * sequential
-        self.send(Create(path, data, OPEN_ACL_UNSAFE, flags), answered)
+        self.send(Create(path, data, self._acl, flags), answered)
 
     def set(self, path: str, data: bytes, answered: Callable[[Reply], None]) -> None:
         self.send(SetData(path, data, -1), answered)

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from zkmigrate.lab.credentials import RAW, TENANT
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.runner import LoadRunner
-from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, LabSpec, Role, hosts_of, members, shape_of
+from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role, hosts_of, members, shape_of
 
 
 def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
@@ -24,9 +25,9 @@ def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
     chroot = spec.chroot.rstrip("/")
     config = LoadConfig(
         bootstrap=",".join(addresses(Role.BROKER, KAFKA_PORT).values()),
-        raw_hosts=addresses(Role.DEST, CLIENT_PORT),
+        raw_hosts=addresses(Role.DEST, spec.client_port),
         raw_root=f"{chroot}/zkmigrate-raw",
-        tenant_servers=tuple(addresses(Role.SOURCE, CLIENT_PORT).values()),
+        tenant_servers=tuple(addresses(Role.SOURCE, spec.client_port).values()),
         session_timeout_ms=spec.session_timeout_ms,
     )
     return replace(config, **changes)
@@ -45,11 +46,12 @@ def of_cluster(spec: LabSpec, cluster: str) -> dict[str, Any]:
         "bootstrap": ",".join(f"{broker.address}:{KAFKA_PORT}" for broker in brokers),
         "replication_factor": replicas,
         "min_insync": max(1, replicas - 1),
-        "cluster_zookeeper": ",".join(f"{server}:{CLIENT_PORT}" for server in servers)
+        "cluster_zookeeper": ",".join(f"{server}:{spec.client_port}" for server in servers)
         + (own.chroot.rstrip("/") if servers else ""),
     }
 
 
 def runner_for(lab: Lab, directory: Path, **changes: Any) -> LoadRunner:
     """Return a runner whose clients run on the lab's client host and record into ``directory``."""
-    return LoadRunner(directory, config_for(lab.spec, **changes), lab.client_command)
+    logins = {"login": lab.login(), "raw_login": lab.login(RAW), "tenant_login": lab.login(TENANT)}
+    return LoadRunner(directory, config_for(lab.spec, **logins, **changes), lab.client_command)

@@ -53,7 +53,9 @@ class _Tenant:
 
     def __post_init__(self) -> None:
         config = self.config
-        self.session = Session(config.tenant_servers, config.session_timeout_ms, self._session_event)
+        self.session = Session(
+            config.tenant_servers, config.session_timeout_ms, self._session_event, config.tenant_login
+        )
         self._set_pace = Pace(config.tenant_rate, self.start_ns)
         self._sequential_pace = Pace(_SEQUENTIAL_RATE, self.start_ns)
         self._passing_pace = Pace(_PASSING_RATE, self.start_ns)
