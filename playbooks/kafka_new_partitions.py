@@ -1,4 +1,4 @@
-"""Create a topic, or add partitions to one, with the replica sets that ``zkmigrate placement`` chose."""
+"""Create a topic, or add partitions to one, with the replica lists that ``zkmigrate placement`` chose."""
 
 from __future__ import annotations
 

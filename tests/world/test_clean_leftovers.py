@@ -50,7 +50,9 @@ def test_each_kind_is_found_with_name_size_age_reason_and_cost(tmp_path: Path) -
     )
     gone = next(one.seen for one in listed if f"broker1:{DISK}/gone-0" in one.seen)
     assert "1,000 bytes, 24 hours old; topic gone does not exist" in gone
-    assert gone.endswith("Not removable yet: its broker runs, and may have it open; stop only broker1")
+    assert gone.endswith(
+        "Not removable yet: the broker runs and may have the directory open; stop only broker1"
+    )
 
 
 def test_nothing_named_nothing_removed(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_a_directory_of_a_running_broker_is_not_moved(tmp_path: Path) -> None:
     made = desk(tmp_path, f"broker1:{DISK}/gone-0")
     assert made.process(forward).code == 6
     assert made.told("leftovers.held")[-1].seen == (
-        f"broker1:{DISK}/gone-0: its broker runs, and may have it open; stop only broker1"
+        f"broker1:{DISK}/gone-0: the broker runs and may have the directory open; stop only broker1"
     )
     assert made.cluster.hosts["broker1"].aside == {}
     made.cluster.down = {1}
@@ -145,7 +147,9 @@ def test_a_directory_made_anew_meanwhile_is_not_replaced(tmp_path: Path) -> None
     made.cluster.down.clear()
     assert made.process(back).code == 0
     assert made.cluster.laid("broker1")["gone-0"] == 5
-    assert made.told("leftovers.back")[-1].seen == f"broker1:{DISK}/gone-0: another directory is in its place"
+    assert (
+        made.told("leftovers.back")[-1].seen == f"broker1:{DISK}/gone-0: another directory has the same path"
+    )
 
 
 def test_p12_a_broker_that_could_not_start_again_is_not_to_be_stopped(tmp_path: Path) -> None:
@@ -258,7 +262,7 @@ def test_a_topic_created_meanwhile_keeps_its_config(tmp_path: Path) -> None:
     assert made.process(forward).code == 0
     assert "/config/topics/old" in made.cluster.tree
     assert made.told("leftovers.left")[-1].seen == (
-        "not removed, because missing or in use again: /config/topics/old"
+        "not removed, because they are missing or in use again: /config/topics/old"
     )
 
 
@@ -350,7 +354,7 @@ def test_what_kafka_would_act_on_is_not_put_back(tmp_path: Path) -> None:
     assert set(made.left) == set(ALL[12:])
     assert made.process(back).code == 0
     assert set(ALL) - set(made.left) == KEPT_AWAY
-    assert "/admin/delete_topics/gone: Kafka would act on it" in made.told("leftovers.back")[-1].seen
+    assert "/admin/delete_topics/gone: Kafka would act on this znode" in made.told("leftovers.back")[-1].seen
 
 
 def test_nothing_is_put_back_into_a_topic_that_lives_now(tmp_path: Path) -> None:

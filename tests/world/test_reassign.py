@@ -490,7 +490,11 @@ def moved_by_others(cluster: Cluster) -> None:
         (lambda c: setattr(c.held["t0", 0], "isr", ()), "reassign.leaders", "1 have no leader: t0-0"),
         (lambda c: setattr(c, "denied", frozenset({"t1"})), "reassign.partitions", "metadata of topic t1"),
         (lambda c: setattr(c, "cluster_id", "B" * 22), "reassign.cluster", "B" * 22),
-        (lambda c: setattr(c, "old", True), "reassign.release", "they do not support this request"),
+        (
+            lambda c: setattr(c, "old", True),
+            "reassign.release",
+            "the brokers do not support the request ListPartitionReassignments",
+        ),
         (lambda c: setattr(c, "silent", True), "reassign.answer", "no broker answers"),
     ],
     ids=["others", "dead", "leaderless", "denied", "another cluster", "before 2.4", "silent"],

@@ -47,7 +47,7 @@ def test_moves_wait_for_room_in_an_order_that_has_it(tmp_path: Path) -> None:
     assert made.cluster.least[4] >= 0
     told = found(made, "reassign.room")
     assert (told.held, told.seen) == (
-        Verdict.YES, "one after the other; moves to brokers 1, 4 wait until old copies are deleted"
+        Verdict.YES, "not all at once; moves to brokers 1, 4 wait until old copies are deleted"
     )  # fmt: skip
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
     assert any("t4-0, t1-1: waiting for free space on brokers 1, 4" in progress for progress in waits)

@@ -359,7 +359,12 @@ def moved_by_others(cluster: Cluster) -> None:
         ({}, below_min_isr, "remove.min-isr", "1 are: t2-0 has 1 of 2"),
         ({}, moved_by_others, "reassign.foreign", "1 in flight: t1-1 to 3,2"),
         ({}, lambda c: c.down.add(3), "remove.others-alive", "not registered: 3"),
-        ({}, lambda c: setattr(c, "old", True), "reassign.release", "they do not support this request"),
+        (
+            {},
+            lambda c: setattr(c, "old", True),
+            "reassign.release",
+            "the brokers do not support the request ListPartitionReassignments",
+        ),
         ({"exclusion": "cordon"}, None, "remove.exclusion", "not supported by brokers 4, 5"),
         ({"exclusion": "policy"}, None, "remove.exclusion", "no policy on brokers"),
     ],
@@ -465,7 +470,7 @@ def test_x2_with_our_policy_no_topic_is_born_while_a_broker_stops(tmp_path: Path
     assert made.cluster.spared == [], "no partition named a broker that stopped"
     assert told(made, b"removal=remove\n"), "open again, and nothing is refused"
     assert found(made, "remove.closed").held is Held.YES
-    assert "explicit assignments to them are refused" in found(made, "remove.exclusion").seen
+    assert "the policy refuses explicit assignments to the brokers" in found(made, "remove.exclusion").seen
     made.cluster.born = born(0)
     assert made.process(back).code == 0
     assert made.home, "no file is left, and no zkm-host"
@@ -877,7 +882,7 @@ def test_x20_an_accepted_target_that_is_up_keeps_its_moves(tmp_path: Path) -> No
     assert made.process(forward).code == 0
     assert made.there
     assert received(made, 2) > 0
-    assert "; 0 were created on them meanwhile" in found(made, "remove.empty").seen, (
+    assert "; 0 partitions were created on these brokers meanwhile" in found(made, "remove.empty").seen, (
         "nothing was planned anew"
     )
 
@@ -889,7 +894,7 @@ def test_x15_the_plan_tells_bytes_time_exclusion_and_how_it_ends(tmp_path: Path)
     assert "  broker 5: 0 bytes in, 12,029,000 bytes out" in told
     assert "  5 partitions, 18,034,000 bytes, about 13 s at 1,000,000 bytes/s" in told
     assert "exclusion: by watch: Kafka before 4.3 has no cordoned.log.dirs" in told
-    assert told.endswith("then they stop")
+    assert told.endswith("then the brokers stop")
     steps = {step.id: step for stage in made.playbook.stages for step in stage.steps}
     forecast = steps["replicas"].forecast(c, made.look())
     assert forecast is not None

@@ -312,7 +312,7 @@ def test_what_unsealed_hosts_did_while_the_tool_was_gone_is_not_known(tmp_path: 
     assert window.outcome == "turned back"
     assert window.gone_s == pytest.approx(30.0, abs=0.5)
     [row] = [
-        row for table in tables(report) for row in table.rows if row[0] == "of that time without the tool"
+        row for table in tables(report) for row in table.rows if row[0] == "total without a running process"
     ]
     assert row[-1] == length(window.gone_s)
     assert state_at(report, "source", died + 15) == "", "nobody looked"

@@ -95,9 +95,18 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         help="Use racks and sizes.",
     )
     @flags.switch("--force-rebuild", text="Choose a new place for every replica.")
-    @flags.number("--replication", "replication", "N", "Replicas of each set. 0: as many as now.", 0, least=0)
+    @flags.number(
+        "--replication", "replication", "N", "Replicas of each partition. 0: as many as now.", 0, least=0
+    )
     @flags.switch("--sub-affinity", text="Replace each missing broker by one new broker of the same rack.")
-    @flags.number("--min-rack-ids", "min_rack_ids", "N", "Racks of each set. 0: all different.", 0, least=0)
+    @flags.number(
+        "--min-rack-ids",
+        "min_rack_ids",
+        "N",
+        "Racks that the replicas of a partition span. 0: a different one for each.",
+        0,
+        least=0,
+    )
     @click.option(
         "--optimize",
         type=click.Choice(["distribution", "storage"]),
@@ -123,7 +132,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         expose_value=False,
         callback=_always,
         metavar="[=true]",
-        help="Has no effect: a map never contains partitions that do not change.",
+        help="Has no effect: a plan never contains partitions that do not change.",
     )
     @placement_options.fix_racks
     @placement_options.written
@@ -143,7 +152,7 @@ def _always(_context: click.Context, option: click.Parameter, value: bool) -> No
     """Accept an option that cannot be turned off. Raises BadParameter for false."""
     if not value:
         raise click.BadParameter(
-            "A map never contains partitions that do not change. Remove this option.", param=option
+            "A plan never contains partitions that do not change. Remove this option.", param=option
         )
 
 

@@ -59,7 +59,7 @@ common: Callable[[F], F] = flags.together(
         "--map-string",
         default="",
         metavar="JSON",
-        help="Plan only these partitions, with these sets: Kafka's reassignment JSON.",
+        help="Plan only these partitions, with these replicas: Kafka's reassignment JSON.",
     ),
     flags.many(
         "--topics",
@@ -77,9 +77,10 @@ common: Callable[[F], F] = flags.together(
     ),
 )
 written: Callable[[F], F] = flags.together(
-    flags.switch("--optimize-leadership", text="Reorder sets so that brokers lead equally many partitions."),
-    flags.switch("--phased-reassignment", text="Write two maps. In the first one the old leader "
-        "remains the preferred leader."),
+    flags.switch("--optimize-leadership", text="Reorder replicas so that brokers lead equally many "
+        "partitions."),
+    flags.switch("--phased-reassignment", text="Write two reassignment files. In the first one the old "
+        "leader remains the preferred leader."),
     click.option(
         "--leader-evac-brokers", default="", metavar="ID,…", help="Brokers that must not lead the "
             "topics of --leader-evac-topics."
@@ -88,7 +89,7 @@ written: Callable[[F], F] = flags.together(
         "brokers must not lead."),
     flags.number(
         "--chunk-step-size", "chunk_step_size", "N", "How many brokers give away replicas in each "
-            "map. 0: write only one map.", 0,
+            "reassignment file. 0: write only one file.", 0,
         least=0,
     ),
     click.option(
@@ -153,5 +154,5 @@ moving: Callable[[F], F] = flags.together(
 fix_racks = click.option(
     "--fix-racks",
     is_flag=True,
-    help="Only repair sets that could span more racks, with the fewest moves.",
+    help="Only repair partitions whose replicas could span more racks, with the fewest moves.",
 )

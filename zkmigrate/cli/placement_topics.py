@@ -63,7 +63,7 @@ _how: Callable[[F], F] = flags.together(
     ),
     click.option("--ignore-racks", is_flag=True, help="Place as if no broker had a rack."),
     placement_options.source,
-    click.option("--out", type=flags.FILE, help="Write the sets here. Default: only report."),
+    click.option("--out", type=flags.FILE, help="Write the replica lists here. Default: only report."),
     click.option("--force", is_flag=True, help="Replace an existing file."),
     flags.as_json,
 )
@@ -155,7 +155,7 @@ def add_to(
     @click.option("--force", is_flag=True, help="Replace an existing file.")
     @flags.as_json
     def measure(**options: Any) -> None:
-        """Measure sizes and rates by two looks at log directories.
+        """Measure sizes and rates by reading the log directories twice.
 
         A rate is what a partition grew by. Deleted segments lower it. Partitions that shrank have no rate.
 

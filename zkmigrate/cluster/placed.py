@@ -113,7 +113,7 @@ def other_cluster(view: KafkaView, inventory: Inventory) -> Refused | None:
     """Return a refusal if the brokers belong to another cluster than the inventory's, else None."""
     if view.cluster_id == inventory.kafka.cluster_id:
         return None
-    text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
+    text = f"the brokers belong to cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
     return Refused((Notice("placement.other-cluster", f"{text}, as in the inventory"),))
 
 
@@ -196,7 +196,9 @@ def _measure(
     names = {broker.id: broker.name for broker in inventory.kafka.brokers}
     asked = {id_: held for id_, held in dirs.items() if id_ not in unseen and live.needs_host(held)}
     unseen |= {
-        id_: "its free bytes: the inventory does not have this broker" for id_ in asked if id_ not in names
+        id_: "its free bytes are unknown, because the inventory does not have this broker"
+        for id_ in asked
+        if id_ not in names
     }
     at = {names[id_]: id_ for id_ in asked if id_ in names}
     if not inventory.has("ssh"):

@@ -118,7 +118,7 @@ class Settings:
     def __post_init__(self) -> None:
         numbers = [getattr(self, one.name) for one in fields(self)]
         if not all(math.isfinite(one) for one in numbers if isinstance(one, int | float)):
-            raise UsageError("throttle: a setting is not a finite number. Next: fix it")
+            raise UsageError("throttle: a setting is not a finite number. Next: fix the setting")
         wrong = [
             (self.floor < LEAST, f"floor {self.floor}", f"{LEAST} bytes per second or more"),
             (
@@ -155,7 +155,7 @@ class Settings:
         ]
         for bad, seen, needed in wrong:
             if bad:
-                raise UsageError(f"throttle: {seen}. Needed: {needed}. Next: fix it")
+                raise UsageError(f"throttle: {seen}. Needed: {needed}. Next: fix the setting")
         for broker in (None, *self.caps):
             for role in Role:
                 if (most := self.ceiling(broker, role)) < self.floor:

@@ -51,7 +51,7 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
             most = _inside(acks, window, report) if window is not None else None
             if most is not None:
                 what = f"longest gap of the {acks.client} in the window"
-                out.append((what, length(most), "the whole gap counts"))
+                out.append((what, length(most), "including its time outside the window"))
     out.append(("way back", report.way_back.partition(":")[0].partition(";")[0], "see Decisions"))
     refused = sum(v.outcome == "blocked" for v in report.visits)
     alarms = sum(d.kind == "alarm" for d in report.decisions)
@@ -92,7 +92,7 @@ def windows(report: Report) -> Table:
         whole("held on request", lambda w: length(w.held_s or None))
     whole("total", lambda w: length(w.seconds, "not finished"))
     if any(w.gone_s for w in report.windows):
-        whole("of that time without the tool", lambda w: length(w.gone_s or None))
+        whole("total without a running process", lambda w: length(w.gone_s or None))
     whole("outcome", lambda w: w.outcome)
     whole("start", lambda w: clock(w.start, 0.1))
     whole(

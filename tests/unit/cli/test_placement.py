@@ -440,7 +440,7 @@ def test_a_warning_that_refuses_is_lifted_by_its_flag_only(
     plans(monkeypatch, lambda cluster: Plan(cluster, (MOVE,), notices=(worse, Notice("placement.n", "by"))))
     done = call("rebalance", "--out", "plan.json", "--page", "plan.html")
     assert done.exit_code == 3
-    assert "1 replica set changes" in done.stdout
+    assert "1 replica list changes" in done.stdout
     assert "placement.worse: the range grows\nNext: change the request" in done.stderr
     assert "placement.n" not in done.stderr
     assert names(here) == set()
@@ -768,7 +768,7 @@ def test_b6_a_rebuild_by_count_needs_no_sizes_in_zookeeper(
     assert "notice placement.metrics-unused: " in done.stdout
     assert why in done.stdout
     assert "notice placement.capacity-unknown: The size of 2 of 2 partitions" in done.stdout
-    assert "2 replica sets change, the number of copied bytes is not known." in done.stdout
+    assert "2 replica lists change, the number of copied bytes is not known." in done.stdout
     assert "lowest free" not in done.stdout
     assert "0 B" not in done.stdout
     for words in (("rebuild", "--placement", "storage"), ("rebalance", "--brokers", "1,2,3")):
@@ -940,7 +940,10 @@ def test_r3_sources_means_and_limits_are_told(here: Path) -> None:
     told = call("rebalance", "--tolerance", "0.5").stdout
     assert "Sources (free bytes more than 20 % below the harmonic mean): 1." in told
     assert "Free bytes: mean 60.5 GiB, harmonic mean 23.0 GiB." in told
-    assert "Tolerance 0.5: a source ends with at most 90.8 GiB free, a taker with at least 30.3 GiB." in told
+    assert (
+        "Tolerance 0.5: a source ends with at most 90.8 GiB free, a receiving broker with at least 30.3 GiB."
+        in told
+    )
     body = json.loads(call("rebalance", "--json").stdout)["offload"]
     assert (body["sources"], body["mean"]) == ([1], 65 * GB)
     for words, rule in (
@@ -973,7 +976,10 @@ def test_a_plan_that_leaves_sets_in_one_of_two_racks_is_refused_by_name(
     (here / "cluster.json").write_text(json.dumps(SHARED))
     done = call(*words, "--out", "plan.json")
     assert done.exit_code == 3, done.output
-    assert "placement.rack-shared: 10 sets would span fewer racks than possible: t-0 (1 of 2" in done.stderr
+    assert (
+        "placement.rack-shared: 10 replica lists would span fewer racks than possible: t-0 (1 of 2"
+        in done.stderr
+    )
     assert names(here) == set()
     assert call(*words, "--out", "plan.json", "--ignore-warns").exit_code == 0
 
@@ -986,7 +992,7 @@ def test_fix_racks_writes_the_repairs_and_the_way_back(here: Path, name: str) ->
     sets = sets_of((here / "plan.json").read_text())
     assert len(sets) == 10
     assert all(set_[0] == 1 and len({4, 5} & set(set_)) == 1 for set_ in sets.values())
-    assert "10 replica sets change" in done.stdout
+    assert "10 replica lists change" in done.stdout
     assert "Placement: racks" in (here / "page.html").read_text()
     assert set(sets_of((here / "plan-back.json").read_text()).values()) == {(1, 2, 3)}
 

@@ -125,8 +125,8 @@ class RemoveStep(Step[RemoveFacts]):
                     "leftovers.back",
                     "everything that the run removed is restored",
                     not kept,
-                    seen=few(kept) if kept else "nothing else was removed",
-                    needed="everything removed, except what Kafka would act on",
+                    seen=few(kept) if kept else "every removed leftover is back",
+                    needed="every removed leftover, except znodes that Kafka would act on",
                     severity=Severity.WARN,
                 ),
             )
@@ -156,19 +156,19 @@ def _why_not_restored(name: str, f: RemoveFacts) -> str:
     """Return why a removed leftover is not restored, or an empty string if it is restored."""
     kind = kind_of(name)
     if kind in ACTS:
-        return "Kafka would act on it"
+        return "Kafka would act on this znode"
     topic = znodes.topic_of(name)
     if topic and topic in f.scan.live:
         return f"topic {topic} exists now"
     if kind is Kind.DIRECTORY:
         here = (f"{disks.broker.name}:{one.path}" for disks in f.scan.disks for one in disks.directories)
-        return "another directory is in its place" if name in here else ""
+        return "another directory has the same path" if name in here else ""
     if kind is Kind.THROTTLE:
         what, of, _ = name.split("/")
         if what == "topic" and of not in f.scan.live:
             return f"topic {of} does not exist"
         if name in f.found:
-            return "somebody has set it since"
+            return "another person or tool has set this setting since"
     return ""
 
 
@@ -178,7 +178,7 @@ def _not_removable(one: Leftover) -> Finding:
         "the named leftovers can be removed now",
         False,
         seen=f"{one.name}: {one.holds}",
-        needed="a stopped broker, partitions in sync, and a place next to the log directory",
+        needed="a stopped broker, all partitions in sync, and a log directory that is not a mount point",
     )
 
 
@@ -188,8 +188,8 @@ def _running(name: str) -> Finding:
         "leftovers.held",
         "the directories that were moved can be moved back now",
         False,
-        seen=f"{name}: its broker runs",
-        needed="a broker that is stopped",
+        seen=f"{name}: broker {broker} runs",
+        needed="a stopped broker",
         moves=(f"stop {broker}, then resume",),
     )
 
@@ -197,7 +197,7 @@ def _running(name: str) -> Finding:
 def _removed(names: Sequence[str]) -> Finding:
     return claim(
         "leftovers.removed",
-        "what was named does not exist",
+        "the named leftovers do not exist any more",
         True,
         seen=f"{len(names):,}: {few(names)}" if names else "no leftover was named",
     )
@@ -206,9 +206,9 @@ def _removed(names: Sequence[str]) -> Finding:
 def _no_longer_leftover(names: Sequence[str]) -> Finding:
     return claim(
         "leftovers.left",
-        "everything named was still a leftover when its turn came",
+        "every named leftover was still a leftover just before its removal",
         not names,
-        seen=f"not removed, because missing or in use again: {few(names)}" if names else "yes",
+        seen=f"not removed, because they are missing or in use again: {few(names)}" if names else "yes",
         severity=Severity.WARN,
     )
 
@@ -223,10 +223,12 @@ MEANINGS = meanings(
     leftovers.removed: The finding lists the leftovers that the run removed. Cause: A remark; it stops
     nothing. To do: Nothing.
 
-    leftovers.left: Something named in leftovers.remove was no longer a leftover when its turn came. Cause:
-    Kafka removed it, or a topic of that name was created. To do: Nothing; the run did not change it.
+    leftovers.left: A leftover that leftovers.remove names was no longer one just before its removal. Cause:
+    Kafka removed the leftover, or somebody created a topic of that name. To do: Nothing; the run did not
+    change it.
 
-    leftovers.back: The run did not restore something that it had removed. Cause: Kafka would act on it, or a
-    topic of that name exists now. To do: Restore it by hand from the journal if you need it.
+    leftovers.back: The run did not restore a leftover that it had removed. Cause: Kafka would act on the
+    restored znode, or a topic of that name exists now. To do: Restore the leftover by hand from the journal
+    if you need it.
     """
 )

@@ -40,20 +40,20 @@ class Kind(StrEnum):
 
 
 COSTS = {
-    Kind.DELETION: "nothing; it is not put back, because Kafka would delete a topic of that name",
+    Kind.DELETION: "nothing; a rollback does not restore it, because Kafka would delete a topic of that name",
     Kind.TOPIC: "nothing; a topic of that name can be created again",
     Kind.CONFIG: "nothing",
-    Kind.ISR: "nothing; the controller takes the ISR from the partitions",
-    Kind.LOG_DIR: "the controller may not learn of that failure before it changes",
+    Kind.ISR: "nothing; the controller reads the ISR from the partitions' znodes",
+    Kind.LOG_DIR: "knowledge: the controller may not learn of that failure until it is elected again",
     Kind.CHANGE: "nothing; a broker reads the configs themselves when it starts",
-    Kind.REASSIGNMENT: "nothing; it is not put back, because Kafka would begin it",
-    Kind.ELECTION: "nothing; it is not put back, because Kafka would begin it",
+    Kind.REASSIGNMENT: "nothing; a rollback does not restore it, because Kafka would begin it",
+    Kind.ELECTION: "nothing; a rollback does not restore it, because Kafka would begin it",
     Kind.THROTTLE: "a limit that somebody may have set for the next reassignment",
-    Kind.DIRECTORY: "nothing of a topic; the directory is moved next to the log directory",
+    Kind.DIRECTORY: "no data of a topic; the directory is moved next to the log directory",
 }
 
 ACTS = (Kind.DELETION, Kind.REASSIGNMENT, Kind.ELECTION)
-"""The kinds that Kafka acts on as soon as they exist, so they are never put back."""
+"""The kinds that Kafka acts on as soon as they exist, so they are never restored."""
 
 MANY = (Kind.ISR, Kind.LOG_DIR, Kind.CHANGE)
 """The kinds of which a cluster may have thousands; the names of these znodes are numbers."""
@@ -149,9 +149,9 @@ def _explain(kind: Kind, topic: str) -> str:
         case Kind.TOPIC:
             return f"/brokers/topics/{topic} names no partition"
         case Kind.REASSIGNMENT | Kind.ELECTION:
-            return "nothing is in flight, and the controller has not removed it"
+            return "no reassignment or election is in flight, and the controller has not removed the request"
         case _:
-            return "its readers have not removed it"
+            return "the brokers that read this notice have not removed it"
 
 
 def _throttles(found: Scan) -> Iterator[Leftover]:
@@ -185,7 +185,7 @@ def _directories(c: Context, wanted: Leftovers, found: Scan) -> Iterator[Leftove
             if not one.mark and may_be_last_copy(one.number, told):
                 holds = (
                     f"a replica of {one.topic}-{one.number} lags, so this may be the last copy; "
-                    "wait until it is in sync"
+                    "wait until that replica is in sync"
                 )
             aside = MoveAside(disks.broker.name, one.path, f"{folder}.zkm-{c.run}")
             yield Leftover(
@@ -195,10 +195,16 @@ def _directories(c: Context, wanted: Leftovers, found: Scan) -> Iterator[Leftove
 
 def _obstacle(disks: Disks, folder: str) -> str:
     if not disks.looked:
-        return "the inventory has no section ssh, so only its broker reported it"
+        return "the inventory has no section ssh, so only the broker reported this directory"
     if folder in disks.mounts:
-        return f"{folder} is a mount point, so its disk has no other place; move the directory by hand"
-    return f"its broker runs, and may have it open; stop only {disks.broker.name}" if disks.runs else ""
+        return (
+            f"{folder} is a mount point, so its disk has no directory outside it; move the leftover by hand"
+        )
+    return (
+        f"the broker runs and may have the directory open; stop only {disks.broker.name}"
+        if disks.runs
+        else ""
+    )
 
 
 def named_leftovers(c: Context, every: Iterable[Leftover]) -> tuple[Leftover, ...]:
@@ -236,9 +242,9 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
         "leftovers.controller",
         "one broker remains the controller",
         not isinstance(found.tree, Seen) or found.tree.value.steady,
-        seen="it was the same before and after the check"
+        seen="the controller was the same before and after the check"
         if not isinstance(found.tree, Seen) or found.tree.value.steady
-        else "there was none, or it changed during the check",
+        else "there was no controller, or it changed during the check",
     )
     flying = [f"{topic}-{number}" for topic, number in found.in_flight.value] if isinstance(
         found.in_flight, Seen
@@ -247,7 +253,7 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
         "leftovers.in-flight",
         "no reassignment is in flight",
         None if flying is None else not flying,
-        seen="brokers before 2.4 do not list them"
+        seen="brokers before 2.4 do not list reassignments"
         if flying is None
         else f"{len(flying):,}: {few(flying)}"
         if flying
@@ -280,7 +286,7 @@ def report(c: Context, found: Scan) -> tuple[Finding, ...]:
         "every entry of leftovers.remove names a leftover",
         not unmatched,
         seen=f"no leftover has the name {few(unmatched)}" if unmatched else f"{len(names):,} entries",
-        needed="names of leftovers as listed here",
+        needed="names of leftovers as preflight lists them",
     )
     unread = claim(
         "leftovers.disks",
@@ -294,7 +300,7 @@ def report(c: Context, found: Scan) -> tuple[Finding, ...]:
         "leftovers.deletion",
         "no topic's deletion is unfinished",
         not waiting,
-        seen=f"{few(sorted(waiting))}: Kafka finishes it once each broker with a replica runs"
+        seen=f"{few(sorted(waiting))}: Kafka finishes the deletion once each broker with a replica runs"
         if waiting
         else "none",
         severity=Severity.WARN,

@@ -136,7 +136,7 @@ def tenants(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
 def foreseen(c: Context, _look: Look) -> tuple[str, ...]:
     """Return the lines that ``plan`` prints about the subtrees of other tenants."""
     named = tenants(c.inventory)[1]
-    return (f"  deleted from dest, batch by batch, at their turn: {', '.join(named)}",) if named else ()
+    return (f"  subtrees to delete from dest, batch by batch: {', '.join(named)}",) if named else ()
 
 
 def no_tenants(inventory: Inventory) -> str:

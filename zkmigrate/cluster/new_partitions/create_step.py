@@ -101,7 +101,9 @@ class CreateStep(Step[CreateFacts]):
     def _check_back(self, c: Context, f: CreateFacts) -> Verdict:
         plan = new_partitions_of(c.inventory)
         if not isinstance(f.topic, Seen):
-            gone = claim("new.deleted", f"topic {plan.topic} is deleted", True, seen="no broker lists it")
+            gone = claim(
+                "new.deleted", f"topic {plan.topic} is deleted", True, seen="no broker lists the topic"
+            )
             return (plan.topic in c.unrestored and wait_until_shown(c)) or Done((gone,))
         record, found = known(Created, c), f.topic.value
         other = record is not None and record.id != found.id
@@ -157,7 +159,7 @@ def _foreign(c: Context, found: TopicReading) -> Finding:
         f"no other person or tool has created topic {new_partitions_of(c.inventory).topic}",
         False,
         seen=described(found),
-        needed="no topic of this name, or the sets of the plan",
+        needed="no topic of this name, or one with the replica lists of the plan",
     )
 
 

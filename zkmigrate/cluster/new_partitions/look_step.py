@@ -94,8 +94,8 @@ def _findings(c: Context, f: FirstLook) -> list[Finding]:
         "every broker of the plan is registered",
         not gone,
         seen=f"not registered: {few(map(str, gone))}" if gone else f"{len(f.brokers):,} are registered",
-        needed="brokers that are up, because with ZooKeeper Kafka accepts a set with a broker that "
-        "does not exist",
+        needed="brokers that are up, because with ZooKeeper Kafka accepts a replica list with a "
+        "broker that does not exist",
     )
     found = [same, fits, registered]
     if held and f.cluster_id == right:
@@ -115,8 +115,8 @@ def _findings(c: Context, f: FirstLook) -> list[Finding]:
                 "new.no-way-back",
                 "adding partitions cannot be undone",
                 True,
-                seen=f"{plan.topic} keeps them permanently, and records with a key will go to other "
-                "partitions",
+                seen=f"topic {plan.topic} keeps the new partitions, and records with a key will go to "
+                "other partitions",
                 severity=Severity.INFO,
             )
         )
@@ -140,9 +140,9 @@ MEANINGS = meanings(
     ZooKeeper, Kafka would accept a replica on a broker that does not exist. To do: Start the broker, then
     resume. Or plan again with `zkmigrate placement`.
 
-    new.accepted: Kafka refuses the change. Cause: Its message names the reason: a broker of a set is down, a
-    policy or an ACL forbids it, a name collides, or the topic is being reassigned. To do: Fix the reason that
-    Kafka names, or plan again.
+    new.accepted: Kafka refuses the change. Cause: Its message names the reason: a broker of a replica list is
+    down, a policy or an ACL forbids it, a name collides, or the topic is being reassigned. To do: Fix the
+    reason that Kafka names, or plan again.
 
     new.no-way-back: A topic that has grown keeps its partitions. Cause: A remark; it stops nothing. To do:
     Nothing, unless clients depend on the partition of a key.

@@ -29,7 +29,7 @@ def sets_of(written: str) -> dict[Name, Set]:
                 type(broker) is int for broker in (number, *replicas)
             ):
                 if (topic, number) in found:
-                    raise ValueError(f"{topic}-{number} occurs twice in one map")
+                    raise ValueError(f"{topic}-{number} occurs twice in one reassignment")
                 found[topic, number] = tuple(replicas)
             case _:
                 raise ValueError(f"{json.dumps(entry)} needs a topic, a partition and a list of broker ids")
@@ -103,7 +103,9 @@ def log_dir_faults(
                 if place in free:
                     free[place] += size
             state[name] = replicas
-            found += (f"map {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad)
+            found += (
+                f"reassignment {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad
+            )
     return tuple(found)
 
 
@@ -142,7 +144,9 @@ def faults(
             if name in state:
                 bad += _wrong_room(before, name, state[name], replicas, free, sized=sized)
                 state[name] = replicas
-            found += (f"map {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad)
+            found += (
+                f"reassignment {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad
+            )
     return tuple(found)
 
 

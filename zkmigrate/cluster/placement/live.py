@@ -84,7 +84,7 @@ def moving_partitions(names: Sequence[tuple[str, object]]) -> str:
 def reassigning(seen: str) -> Refused:
     """Return the refusal to plan while replicas are being moved. seen: the evidence that they are."""
     text = (
-        f"{seen}. Needed: replicas that do not move. Next: wait until they end; zkmigrate "
+        f"{seen}. Needed: replicas that do not move. Next: wait until the moves end; zkmigrate "
         "placement also accepts --cluster"
     )
     return Refused((Notice("placement.reassigning", text),))

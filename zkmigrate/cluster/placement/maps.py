@@ -147,7 +147,7 @@ def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
         seen = json.dumps(first["input"], default=str)[:60]
         raise ClusterFileError(
-            f"{origin}: {place or 'the map'}: seen {seen}; needed: {_NEEDED} ({first['msg']})"
+            f"{origin}: {place or 'the reassignment'}: seen {seen}; needed: {_NEEDED} ({first['msg']})"
         ) from None
     sets: dict[Name, tuple[int, ...]] = {}
     for at, row in enumerate(read.partitions):

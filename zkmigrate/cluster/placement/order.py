@@ -109,7 +109,7 @@ def _no_order(stuck: _Stuck, sure: bool) -> Notice:
     return Notice(
         "placement.no-order",
         f"broker {stuck.broker} is {stuck.short} bytes short: {move.topic}-{move.number} needs "
-        f"{move.size} bytes there, {stuck.free} are free when its turn comes; "
+        f"{move.size} bytes there, {stuck.free} are free when this move is due; "
         + (
             "no order of whole moves works"
             if sure

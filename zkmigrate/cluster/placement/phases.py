@@ -60,7 +60,7 @@ def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> 
         notices += (Notice("placement.evacuation-nothing", text, refuses=True),)
     holding = {broker for partition in cluster.partitions for broker in partition.replicas}
     if unknown := sorted({*rollout.leader_evac_brokers} - {*cluster.brokers} - holding):
-        text = f"leader-evac-brokers names {unknown}: neither registered nor in any set"
+        text = f"leader-evac-brokers names {unknown}: neither registered nor in any replica list"
         notices += (Notice("placement.evacuation-broker", text, refuses=True),)
     by_name = {move.name: move for move in moves}
     last = dict.fromkeys(move.name for one in reversed(ordered) for move in reversed(one))
@@ -70,8 +70,8 @@ def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> 
     alone = in_order(cluster, done)
     if isinstance(alone, Refused):
         text = (
-            "no order of the moves was found in which one map fits on the brokers; the phases "
-            "fit. Next: submit the phases"
+            "the brokers have no room for one file with all moves, whatever their order; they have "
+            "room for the phases. Next: submit the phases"
         )
         notices += (Notice("placement.phases-only", text),)
         alone = done
@@ -87,7 +87,7 @@ def _in_order(
     for number, one in enumerate(maps, 1):
         ordered = in_order(left, one)
         if isinstance(ordered, Refused):
-            where = f"map {number} of {len(maps)}: " if len(maps) > 1 else ""
+            where = f"reassignment {number} of {len(maps)}: " if len(maps) > 1 else ""
             return Refused(tuple(replace(why, text=where + why.text) for why in ordered.reasons))
         found.append(ordered)
         free = after(left.free, ordered)

@@ -59,9 +59,9 @@ def shared_racks(
         return ()
     shown = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
     text = (
-        f"{len(found)} set{'s' * (len(found) > 1)} would span fewer racks than possible: {shown}. Next: "
-        "plan the repairs with placement rebalance --fix-racks and submit them first, or accept this with "
-        "--ignore-warnings."
+        f"{len(found)} replica list{'s' * (len(found) > 1)} would span fewer racks than possible: {shown}. "
+        "Next: plan the repairs with placement rebalance --fix-racks and submit them first, or accept this "
+        "with --ignore-warnings."
     )
     return (Notice("placement.rack-shared", text, refuses=True),)
 
@@ -89,7 +89,7 @@ def fix_racks(cluster: Cluster, request: FixRacks) -> Plan | Refused:
     ordered = in_order(cluster, sorted(moves, key=lambda move: (-move.size, move.name)))
     if isinstance(ordered, Refused):
         return ordered
-    limited = "" if ordered else "every chosen set spans as many racks as possible"
+    limited = "" if ordered else "every chosen replica list spans as many racks as possible"
     notices = (*choice.notices, *worse(cluster, choice.brokers, ordered))
     return Plan(cluster, ordered, limited=limited, notices=notices)
 

@@ -280,7 +280,7 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, float,
     return (
         refined(_bounded(task, gauge, tolerance), found),
         tolerance,
-        ended or (f"the search ended after {task.steps} looks" if cut else ""),
+        ended or (f"the search ended after {task.steps} attempts" if cut else ""),
     )
 
 
@@ -352,7 +352,10 @@ def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
         held.append("locality-scoped")
     if request.max_bytes is not None:
         held.append(f"max-bytes {request.max_bytes}")
-    return f"no move and no exchange narrows the range within racks, free bytes, {', '.join(held)}"
+    limits = ", ".join(held)
+    return (
+        f"no move and no exchange makes the range narrower within these limits: racks, free bytes, {limits}"
+    )
 
 
 def worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:

@@ -82,8 +82,8 @@ def _capacity_unknown(partitions: Sequence[Partition]) -> tuple[Notice, ...]:
     unknown = [one for one in partitions if one.size is None]
     text = (
         f"The size of {len(unknown)} of {len(partitions)} partitions is not known: "
-        f"{partition_names(unknown)}. Whether their copies fit on brokers is not checked. Next: compare them "
-        "with what brokers have free."
+        f"{partition_names(unknown)}. Whether their copies fit on brokers is not checked. Next: compare the "
+        "sizes with the brokers' free bytes."
     )
     return (Notice("placement.capacity-unknown", text, refuses=len(unknown) < len(partitions)),)
 
@@ -94,8 +94,8 @@ def _short_sets(partitions: Sequence[Partition], request: Rebuild) -> tuple[Noti
     if not short:
         return ()
     text = (
-        f"--min-rack-ids is {request.min_rack_ids}; sets with fewer replicas span a rack for each: "
-        f"{partition_names(short)}"
+        f"--min-rack-ids is {request.min_rack_ids}; partitions with fewer replicas span one rack for "
+        f"each replica: {partition_names(short)}"
     )
     return (Notice("placement.few-replicas", text),)
 
@@ -290,7 +290,7 @@ def _limit(fill: Fill, choice: Chosen, row: int) -> str:
     if not suited:
         return (
             f"{replica}: the limit is racks; needed: {fill.task.needed[replicas.partition[row]]}, and no "
-            "chosen broker outside the set is in another rack"
+            "chosen broker outside the replica list is in another rack"
         )
     most = max(suited, key=lambda broker: (fill.room[broker], -broker))
     return (

@@ -73,7 +73,7 @@ def more_partitions(
         return Refused((_internal(topic),))
     if not have:
         text = (
-            f"there is no topic {topic}; needed: one of the cluster. Next: use zkmigrate placement new-topic"
+            f"there is no topic {topic}; needed: an existing topic. Next: use zkmigrate placement new-topic"
         )
         return Refused((Notice("placement.topic-unknown", text),))
     if partitions == len(have):
@@ -136,7 +136,7 @@ def _name_faults(topic: str) -> tuple[Notice, ...]:
 
 def _internal(topic: str) -> Notice:
     text = (
-        f"{topic} is Kafka's own topic; needed: another one. Kafka creates it itself and depends "
+        f"{topic} is Kafka's own topic; needed: another topic. Kafka creates it itself and depends "
         "on its number"
     )
     return Notice("placement.topic-internal", f"{text} of partitions")
@@ -164,5 +164,7 @@ def _few_racks(cluster: Cluster, replication: int) -> tuple[Notice, ...]:
     racks = len({broker.rack for broker in cluster.brokers.values() if broker.rack})
     if not 0 < racks < replication:
         return ()
-    text = f"{replication} replicas are in {racks} racks, so some rack has more than one replica of a set"
+    text = (
+        f"{replication} replicas are in {racks} racks, so some rack has more than one replica of a partition"
+    )
     return (Notice("placement.few-racks", text),)

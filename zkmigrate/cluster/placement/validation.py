@@ -174,8 +174,8 @@ def _faulty_sets(partitions: Sequence[Partition]) -> tuple[Notice, ...]:
     return tuple(
         Notice(id, f"{seen}: {partition_names(found)}")
         for id, seen, found in (
-            ("placement.set-twice", "a replica set names a broker twice", twice),
-            ("placement.set-empty", "a replica set names no broker", empty),
+            ("placement.set-twice", "a replica list names a broker twice", twice),
+            ("placement.set-empty", "a replica list names no broker", empty),
         )
         if found
     )
@@ -187,10 +187,10 @@ def _broker_checks(
     return tuple(
         Notice(f"placement.broker-{id}", f"{_brokers(ids)}: {seen}", refuses=id == "unregistered")
         for id, ids, seen in (
-            ("gone", missing, "in a chosen set, but not registered"),
-            ("left-out", replaced, "in a chosen set, but missing in --brokers"),
+            ("gone", missing, "in a chosen replica list, but not registered"),
+            ("left-out", replaced, "in a chosen replica list, but missing in --brokers"),
             ("unregistered", unregistered, "in --brokers, but not registered"),
-            ("new", new, "in --brokers, but in no chosen set yet"),
+            ("new", new, "in --brokers, but in no chosen replica list yet"),
         )
         if ids
     )

@@ -29,7 +29,9 @@ def page(title: str, plan: Plan, told: Statistics, notices: Sequence[Notice]) ->
     dirs = tuple(text.dir_rows(plan))
     directories = [Table("log-dirs", "Log directories", text.DIR_HEAD, dirs)] if dirs else []
     phases = (
-        [Table("phases", "Phases", text.PHASE_HEAD, rows, "Submit them one after the other.")] if rows else []
+        [Table("phases", "Phases", text.PHASE_HEAD, rows, "Submit the phases one after the other.")]
+        if rows
+        else []
     )
     made = render(
         "cluster/placing/page.html",
@@ -46,7 +48,11 @@ def page(title: str, plan: Plan, told: Statistics, notices: Sequence[Notice]) ->
         tables=(
             Table("brokers", "Brokers", text.BROKER_HEAD, tuple(text.broker_rows(told))),
             Table(
-                "moves", "Moves", text.MOVE_HEAD, tuple(text.move_rows(plan)), "Submit them in this order."
+                "moves",
+                "Moves",
+                text.MOVE_HEAD,
+                tuple(text.move_rows(plan)),
+                "Submit the moves in this order.",
             ),
             *directories,
             *phases,

@@ -26,11 +26,13 @@ def summary(plan: Plan, statistics: Statistics) -> str:
     copied = f"{counted(len(sizes), 'replica')}, {size(sum(sizes))}"
     within = f"Between log directories of a broker: {copied}."
     if not plan.moves:
-        return f"No set changes. {within}" if sizes else "Nothing to move."
+        return f"No replica list changes. {within}" if sizes else "Nothing to move."
     copied = f"{size(statistics.moved)} are copied" if statistics.moved else "no bytes are copied"
     if any(_bytes(plan, move) is None for move in plan.moves):
         copied = "the number of copied bytes is not known"
-    changed = "1 replica set changes" if statistics.moves == 1 else f"{statistics.moves} replica sets change"
+    changed = (
+        "1 replica list changes" if statistics.moves == 1 else f"{statistics.moves} replica lists change"
+    )
     return f"{changed}, {copied}.{f' {within}' if sizes else ''}"
 
 
@@ -149,8 +151,8 @@ def _offload(of: Offload) -> list[str]:
         lines.append(f"Free bytes: mean {size(of.mean)}, harmonic mean {size(of.harmonic_mean)}.")
     if of.tolerance is not None and of.highest is not None and of.lowest is not None:
         lines.append(
-            f"Tolerance {of.tolerance:g}: a source ends with at most {size(of.highest)} free, a taker with "
-            f"at least {size(of.lowest)}."
+            f"Tolerance {of.tolerance:g}: a source ends with at most {size(of.highest)} free, "
+            f"a receiving broker with at least {size(of.lowest)}."
         )
     return lines
 

@@ -107,7 +107,9 @@ def _check_brokers(inventory: Inventory, brokers: Collection[int]) -> None:
     known = sorted(inventory.broker_ids)
     if gone := sorted(set(brokers) - set(known)):
         listed = ", ".join(map(str, known))
-        raise UsageError(f"--broker {gone[0]}: the inventory has brokers {listed}. Next: name one of them")
+        raise UsageError(
+            f"--broker {gone[0]}: the inventory has brokers {listed}. Next: name one of these brokers"
+        )
 
 
 def _changed(context: VerbContext, run_dir: Path, edit: Callable[[Overrides], Overrides]) -> int:
@@ -122,9 +124,9 @@ def _changed(context: VerbContext, run_dir: Path, edit: Callable[[Overrides], Ov
     }
     lines = _lines(run_dir.name, after)
     lines.append(
-        f"  it has not begun: zkmigrate run begins it with these rates (--run-id {run_dir.name})"
+        f"  the run has not begun: zkmigrate run begins it with these rates (--run-id {run_dir.name})"
         if not runs.has_begun(run_dir)
-        else "  no process on this machine works on it; the rates apply from the next run or resume"
+        else "  no process on this machine works on the run; the rates apply from the next run or resume"
         if working is None
         else f"  process {working.pid} of {working.by} is at work; the rates apply from its next check"
     )

@@ -62,7 +62,7 @@ def from_brokers(
         notices.append(Notice("placement.cordoned", f"cordoned, so they receive no replica: {_ids(shut)}"))
     if unseen:
         notices.append(
-            Notice("placement.cordon-unknown", f"unknown whether these are cordoned: {_ids(unseen)}")
+            Notice("placement.cordon-unknown", f"unknown whether these brokers are cordoned: {_ids(unseen)}")
         )
     return without(cluster, shut), tuple(notices)
 

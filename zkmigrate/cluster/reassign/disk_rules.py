@@ -25,10 +25,14 @@ def check_room(moves: Sequence[Move], disks: Disks) -> Finding:
     full += [f"broker {broker}: all its log directories are cordoned" for broker in shut]
     silent = sorted({broker for move in moves for broker in move.added} - set(room))
     short = tight(moves, room)
-    seen = f"not reported by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
+    seen = (
+        f"not reported by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}"
+        if silent
+        else "room for all moves at once"
+    )
     if short:
         told = few(map(str, short))
-        seen = f"one after the other; moves to brokers {told} wait until old copies are deleted"
+        seen = f"not all at once; moves to brokers {told} wait until old copies are deleted"
         seen += f"; not reported by brokers {few(map(str, silent))}" if silent else ""
     return claim(
         "reassign.room",
@@ -63,7 +67,7 @@ def check_log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
         if wrong
         else f"not reported: {few(silent)}"
         if silent
-        else "all of them can"
+        else "every named directory can"
     )
     return (
         claim(

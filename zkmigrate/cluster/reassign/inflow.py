@@ -136,7 +136,7 @@ def enough(
             "the throttle is above the rate at which clients write to the moving partitions",
             not told,
             seen=few(dict.fromkeys(told)) if told else seen,
-            needed="a rate above it for each broker, or its moves never end",
+            needed="for each broker a rate above that of its clients' writes; otherwise its moves never end",
             severity=Severity.WARN,
         ),
     )

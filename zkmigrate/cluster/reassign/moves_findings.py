@@ -22,12 +22,12 @@ def left_for_later(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[F
     findings = [
         claim(
             TARGET_DOWN,
-            "the brokers of the new sets are up",
+            "the brokers of the new replica lists are up",
             False,
             target=f"broker-{broker}",
-            seen=f"it is down; its moves are planned again: {few(named)}",
-            needed="each broker that a new set names",
-            moves=("nothing: the next state moves these",),
+            seen=f"broker {broker} is down; its moves are planned again: {few(named)}",
+            needed="every broker of the new replica lists",
+            moves=("nothing: a later stage plans and makes these moves",),
         )
         for broker in sorted(f.given_up)
         if (named := [move.target for move in left if broker in move.after])
@@ -54,7 +54,7 @@ def changed(f: MovesFacts, odd: list[Move]) -> Finding:
         "no other person or tool moves a partition of this run",
         False,
         seen=few(named),
-        needed="the set of the plan, or the set from before the run",
+        needed="the replica list of the plan, or the one from before the run",
     )
 
 
@@ -64,7 +64,7 @@ def moved(c: Context, stands: Stands) -> Finding:
     seen = f"{len(done):,} of {counted(len(stands.moves), 'partition')}"
     other, left = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN), stands.at(Stand.LEFT)
     seen += f"; deleted since: {few(move.target for move in gone)}" if gone else ""
-    seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
+    seen += f"; changed by other tools: {few(move.target for move in other)}" if other else ""
     seen += f"; remaining for another plan: {len(left):,}" if left else ""
     return claim(
         "reassign.moved",

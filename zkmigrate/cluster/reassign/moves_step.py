@@ -368,22 +368,22 @@ def _poll_s(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
 
 MEANINGS = meanings(
     """
-    reassign.changed: A partition of this run has a set that is neither the plan's nor the one from before the
-    run. Cause: Another person or tool moved it. To do: Give the partition one of these two sets, then resume.
-    Or roll back, which leaves the partition as it is.
+    reassign.changed: A partition of this run has a replica list that is neither the plan's nor the one from
+    before the run. Cause: Another person or tool moved the partition. To do: Give the partition one of these
+    two replica lists, then resume. Or roll back, which leaves the partition as it is.
 
-    reassign.target-down: A broker of the new sets is down, and the run continued without it. Cause: Somebody
-    accepted that. To do: Nothing: the next state plans these moves again.
+    reassign.target-down: A broker of the new replica lists is down, and the run continued without it. Cause:
+    Somebody accepted this finding. To do: Nothing: a later stage plans these moves again.
 
     reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short for
     the plan, or the run began late. To do: Set policy.window in the inventory to another time, then resume.
     Or roll back, which is possible at any hour.
 
-    reassign.moved: A partition does not have its set. Cause: Another person or tool moved it or deleted its
-    topic. To do: Find out who changed it.
+    reassign.moved: A partition does not have its planned replica list. Cause: Another person or tool moved
+    the partition or deleted its topic. To do: Find out who changed the partition.
 
-    reassign.back: A partition does not have its set or its leader from before the run. Cause: Another person
-    or tool changed it, or its broker is down. To do: Find out who changed it, and give it its set from
-    way-back.json in the run's directory.
+    reassign.back: A partition does not have its replica list or its leader from before the run. Cause:
+    Another person or tool changed the partition, or its broker is down. To do: Find out who changed the
+    partition, and give it the replica list in way-back.json of the run's directory.
     """
 )

@@ -47,7 +47,7 @@ class OriginalsFacts:
 
 class OriginalsStep(Step[OriginalsFacts]):
     id = Originals.step
-    title = "Record the sets from before the run"
+    title = "Record the replica lists from before the run"
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> OriginalsFacts:
@@ -148,11 +148,11 @@ def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
             ]
     return claim(
         "reassign.back",
-        "every partition has its set, its leader and its directories from before the run",
+        "every partition has its replica list, leader and directories from before the run",
         not odd,
         seen=f"{len(odd):,} of {counted(len(record.moves), 'partition')} differ: {few(odd)}"
         if odd
         else counted(len(record.moves), "partition"),
-        needed="the sets from before the run, apart from changes by other tools",
+        needed="the replica lists from before the run, apart from changes by other tools",
         severity=Severity.WARN,
     )

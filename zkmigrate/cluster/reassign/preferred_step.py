@@ -141,8 +141,8 @@ def led(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Finding:
         "reassign.preferred",
         "the preferred leaders lead the moved partitions",
         not odd,
-        seen=f"{len(odd):,} are led by others: {few(odd)}" if odd else counted(len(some), "partition"),
-        needed="the first replica of each partition in sync",
+        seen=f"{len(odd):,} have another leader: {few(odd)}" if odd else counted(len(some), "partition"),
+        needed="the preferred leader of each partition in sync",
         severity=Severity.WARN,
     )
 

@@ -87,10 +87,10 @@ def _alive(moves: Sequence[Move], brokers: Collection[int]) -> Finding:
     dead = sorted({broker for move in moves for broker in move.after if broker not in brokers})
     return claim(
         "reassign.brokers",
-        "every broker of the new sets is alive",
+        "every broker of the new replica lists is alive",
         not dead,
         seen=f"not registered: {few(map(str, dead))}" if dead else counted(len(brokers), "registered broker"),
-        needed="each broker that a new set names",
+        needed="every broker of the new replica lists",
     )
 
 
@@ -172,13 +172,13 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
         and (topic, number) not in flown
         and state.replicas not in (rests, *(sets.get((topic, number)) for sets, _ in inventory.phases))
     ]
-    told = "the sets have not changed" if inventory.back else "unknown: reassign.back names no file"
+    told = "the replica lists have not changed" if inventory.back else "unknown: reassign.back names no file"
     return claim(
         "reassign.stale",
-        "the sets that the plan expects have not changed",
+        "the replica lists that the plan expects have not changed",
         not odd,
         seen=f"{len(odd):,} changed: {few(odd)}" if odd else told,
-        needed="the sets of reassign.back",
+        needed="the replica lists of reassign.back",
     )
 
 
@@ -191,9 +191,9 @@ def _loads(c: Context, missing: Mapping[int, str]) -> tuple[Finding, ...]:
             "reassign.load",
             "the throttle can read the load of every broker of the moves",
             not missing,
-            seen=few(f"broker {id}: {why}" for id, why in missing.items()) if missing else "it can",
-            needed="counters of each broker's host; without them its rate falls to floor_bytes_s and "
-            "remains there",
+            seen=few(f"broker {id}: {why}" for id, why in missing.items()) if missing else "yes",
+            needed="counters of each broker's host; without these the broker's rate falls to "
+            "floor_bytes_s and remains there",
             severity=Severity.WARN,
         ),
     )
@@ -214,7 +214,7 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
         claim("reassign.bytes", "the moves copy", True, seen=seen, severity=Severity.INFO),
         claim(
             "reassign.done",
-            "partitions that have their new set already",
+            "partitions that have their new replica list already",
             True,
             seen=f"{done:,} of {len(reassign_inventory(c.inventory).sets):,}; the run does not change them",
             severity=Severity.INFO,
@@ -261,7 +261,7 @@ def too_old() -> Finding:
         "reassign.release",
         "the brokers can list reassignments",
         False,
-        seen="they do not support this request",
+        seen="the brokers do not support the request ListPartitionReassignments",
         needed="Kafka 2.4 or later",
     )
 
@@ -281,9 +281,9 @@ def originals_lost() -> Finding:
     """Return the finding for a journal without the original replica lists, whose order is then unknown."""
     return claim(
         "reassign.original",
-        "the journal holds the replica sets from before the first change",
+        "the journal has the replica lists from before the first change",
         None,
-        seen="its lines are lost; Kafka knows the moves in flight, but not the order of the old sets",
+        seen="the journal has lost them; Kafka knows the moves in flight, but not the former replica lists",
         needed="the journal of this run",
     )
 
@@ -294,12 +294,12 @@ MEANINGS = meanings(
     kafka.cluster_id is wrong. To do: Check which cluster has the addresses under kafka.brokers, and correct
     migration.yml.
 
-    reassign.partitions: A partition of the plan does not exist, or may not be described. Cause: The plan is
-    for another cluster or is outdated, or the account lacks Describe. To do: Make the plan again, or grant
-    Describe on the topics.
+    reassign.partitions: A partition of the plan does not exist, or the account may not describe it. Cause:
+    The plan is for another cluster or is outdated, or the account lacks Describe. To do: Make the plan again,
+    or grant Describe on the topics.
 
-    reassign.brokers: A new set names a broker that is not registered. Cause: The broker is down or removed.
-    To do: Start the broker, then resume. Or make the plan again without it.
+    reassign.brokers: A new replica list names a broker that is not registered. Cause: The broker is down or
+    removed. To do: Start the broker, then resume. Or make the plan again without it.
 
     reassign.foreign: Another reassignment is in flight. Cause: Another person or tool moves partitions. To
     do: Wait until it ends, or cancel it with the tool that began it, then resume. Or set reassign.others.
@@ -312,10 +312,10 @@ MEANINGS = meanings(
     brokers of these partitions, then resume.
 
     reassign.in-sync: A replica that the plan keeps is not in sync. Cause: Its broker is down or overloaded.
-    To do: Wait until it is in sync, then resume. If it remains behind, find out why.
+    To do: Wait until it is in sync, then resume. If the replica remains behind, find out why.
 
-    reassign.stale: A partition has another set than the one that the plan expects. Cause: It was moved after
-    the plan was made. To do: Make the plan again.
+    reassign.stale: A partition has another replica list than the plan expects. Cause: The partition was moved
+    after the plan was made. To do: Make the plan again.
 
     reassign.room: A broker has no room for its new replicas, or does not report it. Cause: The disk is full,
     all its log directories are cordoned, or Kafka is older than 3.3. To do: Free space on these brokers, make
@@ -337,16 +337,16 @@ MEANINGS = meanings(
     reassign.bytes: The finding shows how much the moves copy, and how long that takes at the throttle. Cause:
     A remark; it stops nothing. To do: Nothing.
 
-    reassign.done: Some partitions have their new set already. Cause: A remark; it stops nothing. To do:
-    Nothing.
+    reassign.done: Some partitions have their new replica list already. Cause: A remark; it stops nothing. To
+    do: Nothing.
 
     reassign.throttles-found: Throttle settings existed before the run. Cause: A remark; another tool, or a
     person, set them. To do: Nothing; the run restores them at its end.
 
     reassign.copying: The finding shows how fast brokers copy, and when a replica leaves the ISR. Kafka does
-    not interrupt a fetch that has begun: below its bytes / 11 s a throttle does not slow down further. Cause:
-    A remark; it stops nothing. To do: Nothing, or raise num.replica.fetchers if copies are slower than the
-    throttle.
+    not interrupt a fetch that has begun. So a throttle below replica.fetch.response.max.bytes / 11 s slows
+    down no further. Cause: A remark; it stops nothing. To do: Nothing, or raise num.replica.fetchers if
+    copies are slower than the throttle.
 
     reassign.release: The brokers are older than Kafka 2.4. Cause: They have no AlterPartitionReassignments
     request. To do: Update Kafka, or move these partitions with kafka-reassign-partitions.sh.
@@ -354,8 +354,8 @@ MEANINGS = meanings(
     reassign.answer: No broker reports its partitions. Cause: The brokers do not respond, or refuse this
     client. To do: Find out why no broker responds, then resume.
 
-    reassign.original: The journal does not contain the sets from before the run. Cause: Lines of the journal
-    are lost. To do: Restore the journal from a copy, then resume. Or move the partitions back in another run,
-    with way-back.json of the run's directory as its plan.
+    reassign.original: The journal does not contain the replica lists from before the run. Cause: Lines of the
+    journal are lost. To do: Restore the journal from a copy, then resume. Or move the partitions back in
+    another run, with way-back.json of the run's directory as its plan.
     """
 )

@@ -325,7 +325,7 @@ def _set_since(told: Sequence[str]) -> Finding:
         "no other person or tool has set a throttle since the preflight",
         False,
         seen=few(told),
-        needed="the settings of the preflight, or this run would restore those of another run",
+        needed="the settings of the preflight; otherwise this run would restore those of another run",
     )
 
 
@@ -352,10 +352,14 @@ def _throttle_remains(target: str, limits: Limits, refused: Reading[str] | None)
         "the run has removed its throttle",
         False,
         target=target,
-        seen=f"it does not respond, and may keep the settings of the run{_of_controller(refused)}",
-        needed="a response of this broker, or without ZooKeeper of the controller: no other broker "
-        "can unset it",
-        moves=(f"start {target}, then resume", *_by_hand((target,), limits), "accept it in migration.yml"),
+        seen=f"{target} does not respond, and may keep the settings of the run{_of_controller(refused)}",
+        needed="a response of this broker, or without ZooKeeper of the controller; no other broker "
+        "can unset its settings",
+        moves=(
+            f"start {target}, then resume",
+            *_by_hand((target,), limits),
+            "accept this finding in migration.yml",
+        ),
     )
 
 
@@ -379,8 +383,8 @@ def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
 MEANINGS = meanings(
     """
     reassign.throttle: A throttle setting is not as the run needs it. Cause: Another person or tool changed it
-    during the run, or its broker does not respond. To do: Find out who set it, and set by hand the value that
-    you want.
+    during the run, or its broker does not respond. To do: Find out who changed the setting, and set by hand
+    the value that you want.
 
     reassign.throttle-changed: Another person or tool has set a throttle since the preflight of this run.
     Cause: Another run or tool moves partitions. To do: Wait until it has removed its throttle, then resume.

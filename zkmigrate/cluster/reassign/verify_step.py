@@ -28,7 +28,7 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Reads
 
 class VerifyStep(Reads[PreferredFacts]):
     id = "sets"
-    title = "Verify sets and leaders"
+    title = "Verify replica lists and leaders"
 
     def observe(self, c: Context, look: Look) -> PreferredFacts:
         plan = originals(c)
@@ -49,12 +49,12 @@ class VerifyStep(Reads[PreferredFacts]):
         odd = [move for move in f.plan.moves if found.of[move.name] not in (Stand.DONE, Stand.GONE)]
         whole = claim(
             "reassign.verified",
-            "each partition has its new set, in order and in sync, in the directories of the plan",
+            "each partition has its new replica list, in order and in sync, in the directories of the plan",
             not odd,
             seen=few(f"{move.target}: {f.disputes.get(move.name, found.of[move.name].value)}" for move in odd)
             if odd
             else f"{counted(len(f.plan.moves), 'partition')}, {_witness(c)}",
-            needed="the sets of the plan",
+            needed="the replica lists of the plan",
         )
         return Done.unless_blocked((whole, led(f.plan.moves, f.now.partitions)))
 
@@ -70,8 +70,8 @@ def _witness(c: Context) -> str:
 
 MEANINGS = meanings(
     """
-    reassign.verified: A partition does not have its new set, or a replica is not in sync. Cause: A broker is
-    down, or another person or tool moved it since. To do: Wait until it is in sync, or find out who moved it,
-    then resume. Or roll back.
+    reassign.verified: A partition does not have its new replica list, or a replica is not in sync. Cause: A
+    broker is down, or another person or tool moved the partition since. To do: Wait until the replica is in
+    sync, or find out who moved the partition, then resume. Or roll back.
     """
 )

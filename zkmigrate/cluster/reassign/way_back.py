@@ -44,6 +44,8 @@ def way_back(records: Records) -> Mapping[str, KeptFile]:
         "kafka-reassign-partitions.sh --cancel, where moves are in flight, then --execute"
     )
     words += (
-        f". It leaves out {left_out:,} with a replica on brokers that no longer exist" if left_out else ""
+        f". The file leaves out {left_out:,} with a replica on brokers that no longer exist"
+        if left_out
+        else ""
     )
     return {NAME: KeptFile(maps.text(entries), words)}

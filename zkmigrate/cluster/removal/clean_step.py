@@ -115,7 +115,7 @@ class CleanStep(Step[CleanFacts]):
 
 
 def _forgotten(gone: list[int], able: bool) -> Finding:
-    seen = few(map(str, gone)) if gone else "none is down"
+    seen = few(map(str, gone)) if gone else "none of the brokers is down"
     seen += "" if able or not gone else "; with ZooKeeper a broker that is down is not registered"
     return claim("remove.forgotten", "the cluster has forgotten the brokers that stopped", True, seen=seen)
 
@@ -147,9 +147,9 @@ def _uncordoned(cordons: list[int], left: Mapping[int, Reading[str]]) -> tuple[F
             seen=seen or f"unset at the controller for brokers {few(map(str, cordons))}",
             needed="a response of the active controller, because a broker that is down accepts no setting",
             moves=(
-                f"when an id is used again, its broker starts cordoned. Once it is up: kafka-configs.sh "
-                f"--bootstrap-server HOST:PORT --alter --entity-type brokers --entity-name ID "
-                f"--delete-config {CORDONED}",
+                f"a new broker with one of these ids starts cordoned. Once that broker is up, run: "
+                f"kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type brokers "
+                f"--entity-name ID --delete-config {CORDONED}",
             ),
             severity=Severity.WARN,
         ),

@@ -39,7 +39,7 @@ class PlannedFacts:
 
 class PlannedStep(Step[PlannedFacts]):
     id = Originals.step
-    title = "Plan the moves and record the sets from before the run"
+    title = "Plan the moves and record the replica lists from before the run"
     hazard = Hazard.REVERSIBLE
     _back = OriginalsStep()
 

@@ -137,7 +137,7 @@ def _enough_in_sync(f: Survey) -> Finding:
         "remove.min-isr",
         "no partition to be moved is below its min ISR",
         not low,
-        seen=f"{len(low):,} are: {few(low)}" if low else counted(len(f.naming), "partition"),
+        seen=f"{len(low):,} are below it: {few(low)}" if low else counted(len(f.naming), "partition"),
         needed="min.insync.replicas in sync for each",
     )
 
@@ -157,7 +157,7 @@ def words(c: Context, f: Survey) -> str:
     told = statistics(f.plan.cluster, f.plan.moves, f.staying)
     return (
         f"{counted(len(f.moves), 'partition')}, {gib(f.plan.bytes)}, "
-        f"{Copies.before(f.moves, section(c.inventory)).words}; free bytes of the others "
+        f"{Copies.before(f.moves, section(c.inventory)).words}; free bytes of the other brokers "
         f"range over {gib(told.before.range)} before and {gib(told.after.range)} after"
     )
 
@@ -206,8 +206,8 @@ def exclusion(choice: Choice) -> Finding:
     """Return the finding about how new replicas are kept off the brokers, and what is still possible."""
     through = {
         Exclusion.CORDON: "explicit assignments are still possible; the run moves their replicas",
-        Exclusion.POLICY: "explicit assignments to them are refused, and every automatic one while a broker "
-        "stops; earlier ones are found and moved"
+        Exclusion.POLICY: "the policy refuses explicit assignments to the brokers, and while a broker "
+        "stops every automatic one; the run moves replicas that were created earlier"
         if choice.own
         else "the run moves replicas that the policy allows",
         Exclusion.WATCH: "new topics may get replicas on the brokers; the run moves them until the "
@@ -218,7 +218,7 @@ def exclusion(choice: Choice) -> Finding:
         "new replicas are kept off the brokers as the inventory says",
         choice.possible,
         seen=f"by {choice.way}: {choice.why}" + (f"; {through[choice.way]}" if choice.possible else ""),
-        needed="Kafka 4.3 with metadata.version 4.3 to cordon, a policy on every broker, or watch",
+        needed="Kafka 4.3 with metadata.version 4.3 to cordon, a policy on every broker, or exclusion: watch",
     )
 
 
@@ -257,8 +257,8 @@ MEANINGS = meanings(
     remove.known: Neither the cluster nor the inventory has a broker that is to be removed. Cause: The id is
     wrong. To do: Correct removal.brokers. Nothing was changed.
 
-    remove.others-alive: A set names a broker that is not registered and is not to be removed. Cause: It is
-    down. To do: Start the broker, then resume. Or add it to removal.brokers.
+    remove.others-alive: A replica list names a broker that is not registered and is not to be removed. Cause:
+    That broker is down. To do: Start the broker, then resume. Or add it to removal.brokers.
 
     remove.stoppable: A broker is to stop, and the inventory does not say how to reach its host. Cause: The
     section ssh or the broker is missing. To do: Add it to the inventory. Or set removal.shutdown to false,

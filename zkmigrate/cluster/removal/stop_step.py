@@ -192,13 +192,13 @@ def _runs_on(host: str) -> Finding:
         "the removed brokers are down, and no partition names them",
         False,
         target=host,
-        seen=f"the run has stopped it {TRIES} times, and it still runs",
-        needed="its service stopped",
+        seen=f"the run has stopped the broker {TRIES} times, and it still runs",
+        needed="a stopped service",
     )
 
 
 def _down(brokers: tuple[int, ...]) -> Finding:
-    seen = f"brokers {few(map(str, brokers))}; an enabled unit starts at the next boot: systemctl disable"
+    seen = f"brokers {few(map(str, brokers))}; an enabled unit starts its broker at the next boot: disable it"
     return claim(
         "remove.stopped", "the removed brokers are down, and no partition names them", True, seen=seen
     )

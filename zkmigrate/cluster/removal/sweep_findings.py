@@ -50,19 +50,15 @@ def empty(
     left: partitions that were created since the brokers were last emptied.
     """
     down = [id for id in brokers if id not in every.alive]
-    seen = f"{counted(len(every.partitions), 'partition')} in two checks; "
-    seen += f"{len(moved):,} were created on them meanwhile"
+    seen = f"{counted(len(every.partitions), 'partition')} of the cluster checked twice; "
+    seen += f"{len(moved):,} partitions were created on these brokers meanwhile"
     seen += (
         f"; the disks of {few(map(str, down))} could not be read, because these brokers are down"
         if down
         else ""
     )
     names = [f"{p.topic}-{p.partition}" for p in left]
-    seen += (
-        f"; topics are being created continuously, so {few(names)} is moved in the next state"
-        if names
-        else ""
-    )
+    seen += f"; topics are being created continuously, so a later stage moves {few(names)}" if names else ""
     return claim(
         "remove.empty", "no partition names the brokers, and their disks have no replica", True, seen=seen
     )

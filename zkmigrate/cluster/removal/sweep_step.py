@@ -247,7 +247,8 @@ class SweepStep(Step[SweepFacts]):
         told = empty(wanted.brokers, f.every, f.own, self._remaining_partitions(c, f))
         if not wanted.shutdown:
             told = replace(
-                told, seen=f"{told.seen}; they continue to run, and new replicas are still kept off them"
+                told,
+                seen=f"{told.seen}; the brokers continue to run, and new replicas are still kept off them",
             )
         return Done((told, *directories_left(f.aside)), self._record(c, f).encode())
 
@@ -311,7 +312,11 @@ class SweepStep(Step[SweepFacts]):
         if not names:  # deleted, or being moved by another tool
             limit = c.inventory.policy.step_deadline_s
             return Waiting(
-                "the brokers are empty", "the partitions that named them have changed", limit, 0.2, c.kept
+                "the brokers are empty",
+                "the partitions that named these brokers have changed",
+                limit,
+                0.2,
+                c.kept,
             )
         assert f.every is not None
         finished = c.kept.get("finished", frozenset()) - names

@@ -144,5 +144,5 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
         for broker, (to, of) in copied(f.survey.moves).items()
         if to or of
     )
-    end = "then they stop" if f.survey.wanted.shutdown else "they continue to run, empty"
+    end = "then the brokers stop" if f.survey.wanted.shutdown else "the brokers continue to run, empty"
     return (*brokers, f"  {words(c, f.survey)}", f"  exclusion: {exclusion(choice).seen}", f"  {end}")

@@ -141,7 +141,7 @@ class _Tick:
         if wish is not None:
             rate = self._bounded(broker, role, wish)
             limit = "floor" if wish < rate else "ceiling"
-            bound = "" if rate == wish else f"; the {limit} makes it {amount(rate)}"
+            bound = "" if rate == wish else f"; the {limit} limits the rate to {amount(rate)}"
             return rate, f"an operator set {amount(wish)}{bound}"
         now = self.previous.rates.get(broker)
         before = None if now is None else self._bounded(broker, role, now.of(role))
@@ -159,10 +159,10 @@ class _Tick:
         if load > 1:
             share = min(max(1 / load, _MOST_CUT), _LEAST_CUT)
             cut = settings.floor if before is None else min(free, before * share)
-            return self._step(self._bounded(broker, role, cut), before), f"{name}: slowed down"
+            return self._step(self._bounded(broker, role, cut), before), f"{name}, so the rate is lowered"
         most = math.inf if before is None else before * settings.raise_factor
         if load > 1 / settings.raise_factor:
-            most, why = before or settings.floor, f"{why}; {name}, so it does not rise"
+            most, why = before or settings.floor, f"{why}; {name}, so the rate does not rise"
         target = min(free, most)
         if settings.raise_to_end:
             target, why = self._ended(broker, role, target, most, why)
@@ -196,7 +196,7 @@ class _Tick:
         own = (before or 0) if sample.copied is None else sample.copied.of(role)
         others = max(used - own, 0.0)
         free = max(cap - others, 0.0) * self.settings.percent.of(role) / 100
-        return free, f"others use {amount(others)} of {amount(cap)}"
+        return free, f"other traffic uses {amount(others)} of {amount(cap)}"
 
     def _pressure(self, sample: Sample) -> tuple[str, float]:
         """Return the signal that is highest relative to its limit, in words, and its share of the limit."""

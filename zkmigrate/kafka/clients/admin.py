@@ -130,7 +130,7 @@ class Alter:
 
     def _unknown_outcome(self, change: ClusterChange, why: str) -> HostError:
         asked = f"Kafka at {', '.join(self._brokers)} did not confirm: {change.describe()}"
-        return HostError(f"{asked}. Whether it was done is unknown: {why}")
+        return HostError(f"{asked}. Whether the change was made is unknown: {why}")
 
 
 def _alter_config(admin: Any, change: AlterTopicConfig | AlterBrokerConfig) -> str:

@@ -77,7 +77,7 @@ def _strangers(look: Look, via: str, chroot: str) -> Reading[tuple[str, ...]]:
     own, root = look.ask(ReadZnode(via, chroot)), look.ask(ReadZnode(via, "/"))
     if not isinstance(own, Seen) or not isinstance(root, Seen):
         unread = own if not isinstance(own, Seen) else root
-        return unread if isinstance(unread, Unknown) else Unknown("failed", f"{chroot} is not there")
+        return unread if isinstance(unread, Unknown) else Unknown("failed", f"{chroot} does not exist")
     found = [f"{chroot}/{name}" for name in own.value.children if name not in _OWN_NODES]
     found += [f"/{name}" for name in root.value.children if name in _TOOLS]
     return Seen(tuple(_describe(path) for path in found))

@@ -24,7 +24,7 @@ def why_stray(
     if mark == "delete":
         return "Kafka deleted the replica but not its directory"
     if mark == "stray":
-        return "Kafka marked it as stray when the broker started"
+        return "Kafka marked the directory as stray when the broker started"
     if isinstance(reading, Absent):
         return f"topic {topic} does not exist"
     if not isinstance(reading, Seen):

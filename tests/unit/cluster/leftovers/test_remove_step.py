@@ -109,7 +109,7 @@ def test_what_is_left_is_told_from_what_was_removed(desk: LeftoversDesk) -> None
     assert isinstance(done, Done)
     removed, left = done.findings
     assert removed.seen == f"1: {CONFIG}"
-    assert left.seen == f"not removed, because missing or in use again: {GONE}"
+    assert left.seen == f"not removed, because they are missing or in use again: {GONE}"
 
 
 def test_while_something_moves_nothing_is_removed_or_put_back(desk: LeftoversDesk) -> None:
@@ -132,7 +132,7 @@ def test_a_throttle_goes_back_only_where_nobody_has_set_it_since(desk: Leftovers
     c = context(desk, name, way=Way.BACK, begun=True, unrestored=frozenset({name}))
     held = STEP.check(c, seen(desk, c))
     assert isinstance(held, Done)
-    assert held.findings[0].seen == f"{name}: somebody has set it since"
+    assert held.findings[0].seen == f"{name}: another person or tool has set this setting since"
     desk.cluster.topics["live"].pop(FOLLOWER_LIST, None)
     desk.cluster.rates.clear()
     assert ready(STEP.check(c, seen(desk, c))) == name

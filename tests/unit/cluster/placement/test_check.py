@@ -28,20 +28,20 @@ def test_b12_the_old_leader_may_stand_before_the_set_that_follows() -> None:
 @pytest.mark.parametrize(
     ("maps", "text"),
     [
-        ([{T: (2, 2)}], "map 1, t-0, [2, 2]: broker 2 occurs twice"),
-        ([{T: (1, 7)}], "map 1, t-0, [1, 7]: broker 7 gets a copy, but is not registered"),
-        ([{T: (1,)}], "map 1, t-0, [1]: 1 replicas; needed: 2"),
-        ([{T: (1, 2, 3)}], "map 1, t-0, [1, 2, 3]: 3 replicas; needed: 2"),
-        ([{T: (1,)}, {T: (1, 2)}], "map 1, t-0, [1]: 1 replicas; needed: 2"),
-        ([{T: (1, 3, 4)}, {T: (4, 3)}], "map 1, t-0, [1, 3, 4]: 3 replicas; needed: 2"),
-        ([{T: (3, 1, 4)}, {T: (1, 4)}], "map 1, t-0, [3, 1, 4]: 3 replicas; needed: 2"),
-        ([{U: ()}], "map 1, u-0, []: 0 replicas; needed: 2"),
-        ([{T: (3, 4)}], "map 1, t-0, [3, 4]: 1 racks; needed: 2"),
-        ([{T: (1, 5)}], "map 1, t-0, [1, 5]: broker 5 is 3 bytes short"),
-        ([{T: (3, 2), U: (3, 2)}], "map 1, u-0, [3, 2]: broker 3 is 1 bytes short"),
-        ([{T: (3, 2)}, {U: (3, 2)}], "map 2, u-0, [3, 2]: broker 3 is 1 bytes short"),
-        ([{("v", 0): (2,)}], "map 1, v-0, [2]: broker 2 gets a copy of unknown size"),
-        ([{("w", 0): (2,)}], "map 1, w-0, [2]: the cluster does not have this partition"),
+        ([{T: (2, 2)}], "reassignment 1, t-0, [2, 2]: broker 2 occurs twice"),
+        ([{T: (1, 7)}], "reassignment 1, t-0, [1, 7]: broker 7 gets a copy, but is not registered"),
+        ([{T: (1,)}], "reassignment 1, t-0, [1]: 1 replicas; needed: 2"),
+        ([{T: (1, 2, 3)}], "reassignment 1, t-0, [1, 2, 3]: 3 replicas; needed: 2"),
+        ([{T: (1,)}, {T: (1, 2)}], "reassignment 1, t-0, [1]: 1 replicas; needed: 2"),
+        ([{T: (1, 3, 4)}, {T: (4, 3)}], "reassignment 1, t-0, [1, 3, 4]: 3 replicas; needed: 2"),
+        ([{T: (3, 1, 4)}, {T: (1, 4)}], "reassignment 1, t-0, [3, 1, 4]: 3 replicas; needed: 2"),
+        ([{U: ()}], "reassignment 1, u-0, []: 0 replicas; needed: 2"),
+        ([{T: (3, 4)}], "reassignment 1, t-0, [3, 4]: 1 racks; needed: 2"),
+        ([{T: (1, 5)}], "reassignment 1, t-0, [1, 5]: broker 5 is 3 bytes short"),
+        ([{T: (3, 2), U: (3, 2)}], "reassignment 1, u-0, [3, 2]: broker 3 is 1 bytes short"),
+        ([{T: (3, 2)}, {U: (3, 2)}], "reassignment 2, u-0, [3, 2]: broker 3 is 1 bytes short"),
+        ([{("v", 0): (2,)}], "reassignment 1, v-0, [2]: broker 2 gets a copy of unknown size"),
+        ([{("w", 0): (2,)}], "reassignment 1, w-0, [2]: the cluster does not have this partition"),
     ],
 )
 def test_x21_a_broken_rule_is_found(maps: list[dict[tuple[str, int], tuple[int, ...]]], text: str) -> None:
@@ -52,16 +52,18 @@ def test_b4_the_asked_length_counts() -> None:
     assert faults(CLUSTER, [{T: (1, 2, 3)}], replication=3) == ()
     assert faults(CLUSTER, [{T: (1,)}], replication=1) == ()
     assert faults(CLUSTER, [{T: (3, 2)}, {T: (3,)}], replication=1) == ()
-    assert faults(CLUSTER, [{T: (3, 2)}], replication=3) == ("map 1, t-0, [3, 2]: 2 replicas; needed: 3",)
+    assert faults(CLUSTER, [{T: (3, 2)}], replication=3) == (
+        "reassignment 1, t-0, [3, 2]: 2 replicas; needed: 3",
+    )
     long = faults(CLUSTER, [{T: (1, 2, 3)}, {T: (3,)}], replication=1)
-    assert long == ("map 1, t-0, [1, 2, 3]: 3 replicas; needed: 1 to 2",)
+    assert long == ("reassignment 1, t-0, [1, 2, 3]: 3 replicas; needed: 1 to 2",)
 
 
 def test_b13_an_evacuated_leader_is_found() -> None:
     away = {"t": frozenset({1})}
     assert faults(CLUSTER, [{T: (2, 1), U: (2, 1)}], away=away) == ()
     found = faults(CLUSTER, [{T: (1, 2)}], away=away)
-    assert found == ("map 1, t-0, [1, 2]: broker 1 would lead, although it is evacuated",)
+    assert found == ("reassignment 1, t-0, [1, 2]: broker 1 would lead, although it is evacuated",)
 
 
 def test_the_sets_of_a_written_map_keep_its_order() -> None:

@@ -276,7 +276,7 @@ def test_the_checker_counts_old_copies_until_the_next_move() -> None:
     dirs = {("t", 0): ("/a",), ("t", 1): ("/b",)}
     assert log_dir_faults(full, [there | back], [dirs]) == ()
     assert log_dir_faults(full, [back | there], [dirs]) == (
-        "map 1, t-1, [2]: /b of broker 2 is 6 bytes short",
+        "reassignment 1, t-1, [2]: /b of broker 2 is 6 bytes short",
     )
     inside = [{("t", 0): (2,)}, back]
     assert log_dir_faults(full, inside, [{("t", 0): ("/a",)}, dirs])[0].endswith(

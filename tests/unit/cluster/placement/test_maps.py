@@ -145,7 +145,7 @@ def test_b1_the_map_of_the_cluster_is_the_cluster() -> None:
     ("content", "told"),
     [
         (b"", "line 1, column 1: Expecting value; "),
-        (b"[]", "the map: seen []; needed: Kafka's reassignment JSON"),
+        (b"[]", "the reassignment: seen []; needed: Kafka's reassignment JSON"),
         (b'{"partitions": []}', "partitions: seen []; needed: Kafka's reassignment JSON"),
         (b'{"version": 2, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}',
             "version: seen 2; "),

@@ -66,7 +66,7 @@ def test_x21_the_new_copy_counts_before_the_old_one_is_freed() -> None:
     assert isinstance(refused, Refused)
     assert [reason.id for reason in refused.reasons] == ["placement.no-order"]
     assert refused.reasons[0].text == (
-        "broker 1 is 1 bytes short: t-1 needs 5 bytes there, 4 are free when its turn comes; "
+        "broker 1 is 1 bytes short: t-1 needs 5 bytes there, 4 are free when this move is due; "
         "no order of whole moves works"
     )
 

@@ -66,7 +66,7 @@ def test_b12_the_kept_leader_needs_its_room_in_the_first_map() -> None:
     plan = replace(plan, cluster=replace(plan.cluster, brokers=brokers))
     assert not isinstance(cut(plan, Rollout()), Refused)
     (text,) = texts(cut(plan, Rollout(phased=True)))
-    assert text.startswith("map 1 of 2: broker 1 is 1 bytes short after all moves")
+    assert text.startswith("reassignment 1 of 2: broker 1 is 1 bytes short after all moves")
 
 
 def test_b14_chunks_go_from_the_highest_source_broker_down() -> None:

@@ -64,7 +64,7 @@ def test_ten_sets_in_one_of_two_racks_are_no_plan_of_nothing(request_: Request) 
     assert refusing(made) == {"placement.rack-shared"}
     assert isinstance(made, Plan)
     text = next(one.text for one in made.notices if one.id == "placement.rack-shared")
-    assert "10 sets" in text
+    assert "10 replica lists" in text
     assert "t-0 (1 of 2 racks)" in text
     assert "--fix-racks" in text
 

@@ -132,7 +132,7 @@ def test_b8_a_set_with_fewer_replicas_than_racks_asked_for_is_told() -> None:
     assert [len(replicas) for replicas in sets.values()] == [2, 3]
     [notice] = [notice for notice in plan.notices if notice.id == "placement.few-replicas"]
     assert (notice.text, notice.refuses) == (
-        "--min-rack-ids is 3; sets with fewer replicas span a rack for each: t-0",
+        "--min-rack-ids is 3; partitions with fewer replicas span one rack for each replica: t-0",
         False,
     )
     assert list(refused(seen, Rebuild(replication=2, min_rack_ids=3))) == ["placement.racks-above-replicas"]

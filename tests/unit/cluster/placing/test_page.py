@@ -37,7 +37,7 @@ def test_a_page_has_bars_per_broker_and_rack_and_every_move() -> None:
     assert len(widths(by_broker)) == 6
     assert widths(by_rack) == [225.0, 45.0, 450.0, 630.0]
     assert "no rack" in by_rack
-    assert "2 replica sets change, 40 B are copied." in made
+    assert "2 replica lists change, 40 B are copied." in made
     assert "placement.n: a notice" in made
     assert made.count("<td>t-") == 2
     assert "Phases" not in made

@@ -37,7 +37,7 @@ def test_sizes(count: int, said: str) -> None:
 
 def test_r14_what_the_report_says() -> None:
     said = text.lines(PLAN, statistics(CLUSTER, MOVES), ())
-    assert said[0] == "25 replica sets change, 25.0 MiB are copied."
+    assert said[0] == "25 replica lists change, 25.0 MiB are copied."
     assert "Limited by: a limit." in said
     assert [" ".join(line.split()) for line in said[4:12]] == [
         "before after",
@@ -57,7 +57,7 @@ def test_a_plan_that_copies_nothing_says_so() -> None:
     cluster = Cluster.of([Broker(1, "", 1), Broker(2, "", 1)], [Partition("t", 0, (1, 2), 9)])
     moves = (Reassignment("t", 0, (1, 2), (2, 1), 9),)
     said = text.lines(Plan(cluster, moves), statistics(cluster, moves), ())
-    assert said[0] == "1 replica set changes, no bytes are copied."
+    assert said[0] == "1 replica list changes, no bytes are copied."
     assert not any("Lower bound" in line for line in said)
 
 

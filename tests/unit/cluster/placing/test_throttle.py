@@ -83,7 +83,7 @@ def test_rates_are_set_shown_kept_for_the_next_process_and_cleared(desk: Desk) -
         "  broker 1: 2.5 MB/s",
         "  broker 2: 2.5 MB/s",
         "  all others: 10 MB/s",
-        "  no process on this machine works on it; the rates apply from the next run or resume",
+        "  no process on this machine works on the run; the rates apply from the next run or resume",
     ]
     assert (desk.run / NAME).stat().st_mode & 0o777 == 0o600
     desk.ends(0, "resume", "--yes")
@@ -150,7 +150,7 @@ def test_a_rate_is_set_before_the_run_begins_and_the_run_begins_with_it(tmp_path
     assert "no run lab-1 in " in desk.ends(2, "throttle", "show")
     assert "no run lab-1 in " in desk.ends(2, "throttle", "clear")
     told = desk.ends(0, "throttle", "set", "10M")
-    assert "it has not begun: zkmigrate run begins it with these rates (--run-id lab-1)" in told
+    assert "the run has not begun: zkmigrate run begins it with these rates (--run-id lab-1)" in told
     assert desk.run.stat().st_mode & 0o777 == 0o700
     assert "all brokers: 10 MB/s" in desk.ends(0, "throttle", "show")
     desk.ends(0, "run", "--yes")

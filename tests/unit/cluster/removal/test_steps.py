@@ -81,7 +81,7 @@ def test_a_broker_that_lives_is_never_forgotten() -> None:
     assert targets(forget(view(4, 5), pulses)) == ("unregister-5",)
     verdict = forget(view())
     assert isinstance(verdict, Done)
-    assert verdict.findings[0].seen == "none is down"
+    assert verdict.findings[0].seen == "none of the brokers is down"
 
 
 @pytest.mark.parametrize(

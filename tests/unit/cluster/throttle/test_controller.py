@@ -227,7 +227,7 @@ def test_t1_more_traffic_lowers_the_rate_at_the_next_tick_and_less_raises_it() -
     assert decide(MOVING, {1: used(80 * M), 2: IDLE}, SETTINGS, before).rates[1].leader == 18 * M
     up = decide(MOVING, {1: used(20 * M), 2: IDLE}, SETTINGS, before)
     assert up.rates[1].leader == 37_500_000, "a rise is a step of at most 25 %"
-    assert why(up, 1) == "others use 20 MB/s of 100 MB/s"
+    assert why(up, 1) == "other traffic uses 20 MB/s of 100 MB/s"
 
 
 def test_t8_a_change_below_the_threshold_is_not_sent() -> None:
@@ -248,7 +248,7 @@ def test_t8_without_figures_the_rate_is_kept_and_then_the_floor_holds_until_they
         (30 * M, "no load figures for 1 tick: the rate does not change"),
         (30 * M, "no load figures for 2 ticks: the rate does not change"),
         (5 * M, "no load figures for 3 ticks: the rate is the floor"),
-        (6_250_000, "others use 0 B/s of 100 MB/s"),
+        (6_250_000, "other traffic uses 0 B/s of 100 MB/s"),
         (6_250_000, "no load figures for 1 tick: the rate does not change"),
     ]
 
@@ -267,8 +267,8 @@ def test_an_override_of_a_broker_wins_over_one_for_all_and_both_over_the_load() 
 @pytest.mark.parametrize(
     ("wish", "rate", "told"),
     [
-        (1 * M, 5 * M, "an operator set 1 MB/s; the floor makes it 5 MB/s"),
-        (95 * M, 90 * M, "an operator set 95 MB/s; the ceiling makes it 90 MB/s"),
+        (1 * M, 5 * M, "an operator set 1 MB/s; the floor limits the rate to 5 MB/s"),
+        (95 * M, 90 * M, "an operator set 95 MB/s; the ceiling limits the rate to 90 MB/s"),
     ],
 )
 def test_an_override_stays_within_the_bounds_and_says_so(wish: int, rate: int, told: str) -> None:
@@ -280,12 +280,12 @@ def test_an_override_stays_within_the_bounds_and_says_so(wish: int, rate: int, t
 @pytest.mark.parametrize(
     ("load", "told"),
     [
-        ({"busy": 0.99}, "its disk is busy 99% of the time (limit 90%): slowed down"),
-        ({"await_ms": 25.0}, "a disk request takes 25 ms (limit 20 ms): slowed down"),
-        ({"latency_ms": 50.0}, "the canary's p99 is 50 ms (limit 40 ms): slowed down"),
+        ({"busy": 0.99}, "its disk is busy 99% of the time (limit 90%), so the rate is lowered"),
+        ({"await_ms": 25.0}, "a disk request takes 25 ms (limit 20 ms), so the rate is lowered"),
+        ({"latency_ms": 50.0}, "the canary's p99 is 50 ms (limit 40 ms), so the rate is lowered"),
         (
             {"latency_ms": float("inf")},
-            "the canary's p99 is too long to measure (limit 40 ms): slowed down",
+            "the canary's p99 is too long to measure (limit 40 ms), so the rate is lowered",
         ),
     ],
     ids=["busy", "await", "latency", "no answer"],
@@ -316,7 +316,7 @@ def test_a_slow_down_is_sent_though_it_is_below_the_threshold() -> None:
 def test_near_a_limit_the_rate_does_not_rise() -> None:
     found = decide(MOVING, {1: used(0, busy=0.8), 2: IDLE}, SETTINGS, at(30 * M))
     assert found.rates[1].leader == 30 * M
-    assert "so it does not rise" in why(found, 1)
+    assert "so the rate does not rise" in why(found, 1)
 
 
 def test_t10_a_slow_client_first_slows_the_moves_down_and_pauses_them_second() -> None:

@@ -184,6 +184,6 @@ def test_x9_the_controller_unsets_a_config_of_a_broker_that_is_down(monkeypatch:
         unreached = reassignments.refused_at_controller(at, DOWN)
         assert isinstance(unreached, Unknown)
         assert "the controller at 127.0.0.1:" in unreached.why
-        with pytest.raises(HostError, match="Whether it was done is unknown"):
+        with pytest.raises(HostError, match="Whether the change was made is unknown"):
             send(DOWN)
         send.close()

@@ -186,7 +186,10 @@ def test_a_directory_that_a_broker_cannot_use_is_refused() -> None:
 
 def test_a_broker_outside_the_inventory_has_no_host_to_ask() -> None:
     site = old()
-    assert "broker 2: its free bytes: the inventory does not have this broker. Needed" in why(site, 1)[1]
+    assert (
+        "broker 2: its free bytes are unknown, because the inventory does not have this broker. Needed"
+        in why(site, 1)[1]
+    )
     assert list(site.asked) == ["b1"]
     assert made(new(), 1) == EXPECTED
 
