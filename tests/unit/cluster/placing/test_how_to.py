@@ -16,7 +16,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.cluster.placement.check import sets_of
 
 HOW_TO = Path(__file__).resolve().parents[4] / "docs" / "how-to"
-PAGES = ("full-disk.md", "new-brokers.md", "move-off-a-rack.md")
+PAGES = ("full-disk.md", "move-off-a-rack.md")
 EXAMPLE = re.compile(r"```json\n(.*?)```\n\n```sh\nzkmigrate (.*?)\n```\n\n```\n(.*?)```\n", re.DOTALL)
 
 
