@@ -14,7 +14,7 @@ GatewayVerb: TypeAlias = Literal["route", "settle", "hold", "unhold", "seal", "u
 
 @dataclass(frozen=True)
 class GatewayOrder(HostChange):
-    """An order to the gateway on a host.
+    """An order that a run sends to the gateway on a host.
 
     The gateway remembers the operation id, so that an order that is sent twice takes effect once. The fields
     order, app, to, hold and ttl_ms are the arguments of ``zkmigrate gateway order``.

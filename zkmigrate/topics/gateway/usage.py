@@ -1,6 +1,6 @@
-"""Check by a gateway's status whether an application's clients are ready for a switch.
+"""Check in a gateway's status whether an application's clients are ready for a switch.
 
-A producer's ``retries``, and producers that do not connect to the gateway, cannot be checked.
+A producer's setting ``retries`` cannot be checked, nor can producers that do not connect to the gateway.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meani
 
 _JAVA = re.compile(r"apache-kafka-java (\d+)\.(\d+)\.(\d+)")
 _STUCK = frozenset({(2, 5, 0), (2, 5, 1), (2, 6, 0), (2, 6, 1), (2, 7, 0)})
-"""Java releases with KAFKA-10793: a consumer that loses its coordinator may never look for another one."""
+"""Java releases with KAFKA-10793: a consumer that loses its group coordinator may never find another one."""
 _ASSIGNED = (2, 6, 2), (3, 2, 0)
-"""First and last Java release with KAFKA-13563: a consumer with assign() may stop committing."""
+"""The first and the last Java release with KAFKA-13563: a consumer with assign() may stop committing."""
 _ALL = "-1"
 _NEW_GROUPS = tuple(f"api: {name}" for name in ("CONSUMER_GROUP_", "SHARE_", "STREAMS_GROUP_"))
 
@@ -23,8 +23,8 @@ _NEW_GROUPS = tuple(f"api: {name}" for name in ("CONSUMER_GROUP_", "SHARE_", "ST
 def usage(name: str, seen: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Return the findings about an application's clients.
 
-    seen: the application's tables of counts in the status. If a client did not report its release, it is
-    unknown whether all releases are safe.
+    name: the name of the application. seen: the application's tables of counts in the status. If a client did
+    not report its release, the finding about releases is unknown.
     """
     return (
         *_software(name, seen),

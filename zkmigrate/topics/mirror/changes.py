@@ -1,4 +1,4 @@
-"""Define the changes of two clusters, of which one mirrors topics of the other."""
+"""Define the changes of two clusters where one cluster mirrors topics of the other."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.topics.mirror.rules.direction import Copies
 
 MIRRORED = "mirrored"
-"""The name, in changes, of the cluster to which the inventory's topics are mirrored."""
+"""The name that changes use for the cluster to which the inventory's topics are mirrored."""
 
 
 @dataclass(frozen=True)
 class CopyOffsets(ClusterChange):
-    """A change that commits on target the offsets that groups have committed on source for these topics.
+    """A change that commits on target the offsets that the groups have committed on source for these topics.
 
-    Nothing is committed if one of the groups has members on target.
+    If one of the groups has members on target, nothing is committed.
     """
 
     cluster: str
@@ -34,7 +34,7 @@ class CopyOffsets(ClusterChange):
 class SetDirection(ClusterChange):
     """A change that records on both clusters where copiers may write these topics.
 
-    number: the run's fencing number. Nothing is changed if a higher one is recorded.
+    number: the run's fencing number. If a cluster has recorded a higher number, nothing is changed.
     """
 
     cluster: str
@@ -51,7 +51,7 @@ class SetDirection(ClusterChange):
 
 @dataclass(frozen=True)
 class AlterAcls(ClusterChange):
-    """A change that adds these ACLs to target, or deletes exactly these ACLs from it.
+    """A change that adds ACLs to target, or deletes exactly these ACLs from target.
 
     acls: the fields of each :class:`Acl`.
     """

@@ -1,4 +1,4 @@
-"""Define the requests for facts about two clusters, of which one mirrors topics of the other."""
+"""Define the requests for facts about two clusters where one cluster mirrors topics of the other."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ANSWERS = "zkmigrate.topics.mirror.clients.answers:MirrorAnswers"
 class ClusterAt:
     """The addresses and the client properties of a cluster.
 
-    brokers: ``host:port`` of each. config: the path of a file of client properties; None to connect without
-    one.
+    brokers: ``host:port`` of each broker. config: the path of a file of client properties; None to connect
+    without such a file.
     """
 
     brokers: tuple[str, ...]
@@ -52,21 +52,21 @@ class BothEnds:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets that target lacks; None if it is not known."""
+        """The number of offsets that target does not have yet; None if it is not known."""
         return None if self.source is None or self.target is None else self.source - self.target
 
     @property
     def equal(self) -> bool:
-        """Whether both logs end at one offset, with no transaction open."""
+        """Whether both logs end at the same offset and no transaction is open."""
         return self.source is not None and self.source == self.stable == self.target
 
 
 @dataclass(frozen=True)
 class GroupPair:
-    """How a consumer group's commits on target compare with its commits on source.
+    """A comparison of a consumer group's commits on target with its commits on source.
 
     state: equal, behind, ahead, active, refused (the group cannot switch), or unknown. behind: how many
-    offsets target's commits are behind. why: an explanation for the operator.
+    offsets the commits on target are behind. why: an explanation for the operator.
     """
 
     state: str
@@ -78,19 +78,22 @@ class GroupPair:
 class MirrorSurvey:
     """The topics, groups and ACLs that a mirror copies, and those that it cannot copy.
 
-    ids, brokers: the cluster ids, and the broker ids, of source and target. refused: by topic, why it cannot
-    be mirrored. differ: by ``topic: key``, the settings that have another value on target. partitions: the
-    state (missing, behind, equal, held, failed, unknown) and the reason for it. groups: how the commits of
-    each group compare.
-
-    grants: the ACLs that target lacks, except those that permit writing. later: the ACLs that permit writing.
-    notes: what could not be read, and why. others: by group that was not named, how it uses the topics.
-    super_users: the clusters where ``super.users`` is set. left: by ``topic: key``, why a setting is not
-    copied, for example because only one release has it.
-
-    transactional: the producers that write to source's topics in transactions, and what is known of each.
-    transactional_dark: why there may be further such producers; empty if these are all. lacking: the rights
-    that the run lacks.
+    ids: the cluster ids of source and target.
+    brokers: the broker ids of source and target.
+    refused: by topic, why it cannot be mirrored.
+    differ: by ``topic: key``, a text about a setting that has another value on target.
+    partitions: by partition, its state (missing, behind, equal, held, failed, unknown) and the reason for the
+    state.
+    groups: by group, a comparison of its commits.
+    grants: the ACLs that target lacks, except ACLs that permit writing.
+    later: the ACLs that target lacks and that permit writing.
+    notes: by subject that could not be read, the reason.
+    others: by group that was not named, how it uses the topics.
+    super_users: the clusters where ``super.users`` is set.
+    left: by ``topic: key``, why a setting is not copied, for example because only one release has it.
+    transactional: by producer that writes to source's topics in transactions, a text about it.
+    transactional_dark: why there may be further such producers; empty if all are known.
+    lacking: the rights that the run lacks.
     """
 
     ids: tuple[str, str]
@@ -112,7 +115,7 @@ class MirrorSurvey:
 
 @dataclass(frozen=True)
 class Granted:
-    """The ACLs, among the requested ones, that target has.
+    """The ACLs, among those that a request named, that exist on target.
 
     everywhere: the ACLs that each broker has. somewhere: the ACLs that at least one broker has.
     """
@@ -125,8 +128,8 @@ class Granted:
 class GroupReads:
     """The partitions that the members of a group read on source.
 
-    parts: the assigned partitions, each with the group's committed offset, or None without a commit. why: why
-    the partitions are not known; empty if they are.
+    parts: by assigned partition, the group's committed offset, or None without a commit. why: the reason why
+    the partitions are not known; empty if they are known.
     """
 
     parts: Mapping[tuple[str, int], int | None]
@@ -137,8 +140,8 @@ class GroupReads:
 class RangeCompared:
     """The result of a comparison of the committed records in a range of offsets.
 
-    first: the first difference; empty if there is none. records: the number of equal records. note: which
-    offsets were not compared, and why; empty if all were.
+    first: a description of the first difference; empty if there is none. records: the number of equal
+    records. note: the offsets that were not compared, and why; empty if all were compared.
     """
 
     first: str
@@ -168,7 +171,7 @@ class SurveyMirror(MirrorRequest[Reading[MirrorSurvey]]):
 
 @dataclass(frozen=True)
 class ReadMirrorEnds(MirrorRequest[Reading[Mapping[Part, BothEnds]]]):
-    """A request for where the logs of these topics end on both clusters, by source's partitions."""
+    """A request for the ends of these topics' logs on both clusters, by partition of source."""
 
     topics: Sequence[str]
     answered_by = f"{_ANSWERS}.ends"
@@ -176,7 +179,7 @@ class ReadMirrorEnds(MirrorRequest[Reading[Mapping[Part, BothEnds]]]):
 
 @dataclass(frozen=True)
 class ReadDirection(MirrorRequest[Reading[Direction]]):
-    """A request for where copiers may write these topics, as recorded on both clusters."""
+    """A request for the clusters on which copiers may write these topics, as recorded on both clusters."""
 
     topics: Sequence[str]
     answered_by = f"{_ANSWERS}.direction"
@@ -196,7 +199,7 @@ class CompareCommits(MirrorRequest[Reading[Mapping[str, GroupPair]]]):
 
 @dataclass(frozen=True)
 class FindGranted(MirrorRequest[Reading[Granted]]):
-    """A request for which of these ACLs target has."""
+    """A request to find out which of these ACLs exist on target."""
 
     acls: Sequence[Acl]
     answered_by = f"{_ANSWERS}.granted"
@@ -204,9 +207,9 @@ class FindGranted(MirrorRequest[Reading[Granted]]):
 
 @dataclass(frozen=True)
 class FindGroupReads(MirrorRequest[Reading[Mapping[str, GroupReads]]]):
-    """A request for what the members of these groups read from these topics on source now.
+    """A request for the partitions of these topics that the members of groups read on source now.
 
-    groups: the groups; empty for all. Groups without members are left out. Only source is read.
+    groups: the groups; empty for all groups. Groups without members are left out. Only source is read.
     """
 
     topics: Sequence[str]

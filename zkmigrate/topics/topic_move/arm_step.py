@@ -1,10 +1,10 @@
-"""What: stage the next route at every gateway, wait until the mirror is close behind, and compare records.
+"""What: stage the new route at every gateway, wait until the mirror is close behind, and compare records.
 
 Why now: work that is done before clients wait shortens their wait.
 
 Clients may notice: nothing.
 
-Way back: nothing is needed, for a staged route has no effect.
+Way back: nothing needs to be done, because a staged route has no effect.
 
 Proof: each gateway has the route staged, and clients know the outcome of each batch. The mirror lags less
 than the limit in two measurements in a row, and the last records of each partition are equal.
@@ -44,7 +44,10 @@ Compared = Reading[Mapping[Part, Reading[RangeCompared]]]
 
 @dataclass(frozen=True)
 class ArmFacts:
-    """Facts for the step arm. now: a clock in seconds. compared: None until the lag is small."""
+    """Facts for the step arm.
+
+    now: a clock in seconds. compared: the comparison of the last records, or None until the lag is small.
+    """
 
     gateways: Gateways
     ends: Reading[Ends]
@@ -105,10 +108,10 @@ class ArmStep(Step[ArmFacts]):
 
 
 def ranges_to_compare(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part, Range]:
-    """Return, by partition, the range of offsets that both logs have and that was not compared yet.
+    """Return, by partition, the range of offsets that both logs have and that were not compared yet.
 
-    compared: the offset up to which each partition was compared already. most: how many offsets to compare of
-    a partition that is not in ``compared``.
+    compared: by partition, the offset up to which records were compared already. most: how many offsets to
+    compare of a partition that is not in ``compared``.
     """
     found = {}
     for part, one in ends.items():
@@ -131,7 +134,10 @@ def _waiting(c: Context, f: ArmFacts, limit_s: float) -> Verdict:
 
 
 def equal_records(compared: Compared) -> tuple[bool | None, str]:
-    """Return whether the records that both logs still have are equal (None: not known), and what was seen."""
+    """Return whether the records that both logs still have are equal, and a text about the comparison.
+
+    The first value is None if it is not known whether they are equal.
+    """
     if not isinstance(compared, Seen):
         return None, str(compared)
     dark = [

@@ -1,13 +1,13 @@
 """What: check that target is ready for the first request.
 
-Why now: the applications still wait, so the switch can still go on or back without loss.
+Why now: the applications still wait, so the switch can still go on or be rolled back without loss.
 
 Clients may notice: they still wait.
 
 Way back: nothing was changed.
 
-Proof: every gateway has the new route and reaches each broker of target. Each partition there has a leader
-that responds, and both its logs still end where they were drained.
+Proof: every gateway has the new route and reaches each broker of target. Each partition on target has a
+leader that responds, and both its logs still end at the offsets that the step drain recorded.
 """
 
 from __future__ import annotations

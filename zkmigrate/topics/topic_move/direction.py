@@ -1,4 +1,4 @@
-"""Control where copiers may write the topics, by records on both clusters and by units on mirror hosts."""
+"""Control on which cluster copiers may write, by records on both clusters and by units on mirror hosts."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from zkmigrate.topics.topic_move.rules import cannot_read
 from zkmigrate.topics.topic_move.section import switched
 
 DIRECTION = "direction"
-"""The target of the change that records where copiers may write."""
+"""The name that steps use as target of the change that records where copiers may write."""
 
 
 def recorded_direction(c: Context, look: Look) -> Reading[Direction]:
-    """Return where copiers may write, as recorded on both clusters."""
+    """Return on which clusters copiers may write, as recorded on both clusters."""
     return look.ask(ReadDirection(*forward(c), switched(c.inventory).topics))
 
 
 def record_direction(c: Context, copies: Copies) -> Changes:
-    """Plan to record on both clusters where copiers may write."""
+    """Plan a change that records on both clusters where copiers may write."""
     return (SetDirection(MIRRORED, copies, switched(c.inventory).topics, c.fencing),)
 
 
 def start(found: Copiers, host: str) -> Changes:
-    """Plan to start the copier on a host now and, if systemd can enable its unit, at each boot."""
+    """Plan to start the copier on a host now and at each boot.
+
+    A unit that systemd cannot enable is only started now. found: the state of the copiers.
+    """
     told = found.at.get(host)
     at_boot = isinstance(told, Seen) and told.value.unit_file == "disabled"
     enable = (SetService(host, found.unit, "enable"),) if at_boot else ()
@@ -39,20 +42,26 @@ def start(found: Copiers, host: str) -> Changes:
 
 
 def stop(found: Copiers, host: str) -> Changes:
-    """Plan to stop the copier on a host, and to disable its start at boot."""
+    """Plan to stop the copier on a host, and to disable its start at boot.
+
+    found: the state of the copiers.
+    """
     stopped = () if host in found.down else (SetService(host, found.unit, "stop"),)
     return (*stopped, *((SetService(host, found.unit, "disable"),) if host in found.enabled else ()))
 
 
 def start_again(found: Copiers, host: str, applied: Iterable[Applied]) -> Changes:
-    """Plan to undo ``stop`` on a host. applied: the changes that were sent."""
+    """Plan to undo the changes of ``stop`` on a host.
+
+    applied: the changes that were sent.
+    """
     sent = [one.change.action for one in applied if isinstance(one.change, SetService)]
     enable = (SetService(host, found.unit, "enable"),) if "disable" in sent else ()
     return (*enable, SetService(host, found.unit, "start"))
 
 
 def check_direction(c: Context, reading: Reading[Direction]) -> Iterator[Finding]:
-    """Check that a switch may begin: source leads, and no newer run has recorded a direction."""
+    """Check that a switch may begin: source leads the topics, and no newer run has recorded otherwise."""
     if not isinstance(reading, Seen):
         yield cannot_read("the recorded direction of the mirror", reading)
         return

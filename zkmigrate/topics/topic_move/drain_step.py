@@ -65,7 +65,7 @@ from zkmigrate.topics.topic_move.rules import (
 from zkmigrate.topics.topic_move.section import mirror_hosts, move_of, switched
 
 OFFSETS = "group-offsets"
-"""The target of the change that copies the groups' offsets."""
+"""The name that the step uses as target of the change that copies the groups' offsets."""
 _POLL_S = 0.05
 _LOOKS = 2
 
@@ -167,9 +167,10 @@ def _copy_obstacle(ends: BothEnds) -> str:
 
 
 def _check_equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:
-    """Return the verdict once both logs have equal ends.
+    """Return the verdict of the step once both logs of each partition have equal ends.
 
-    First the copiers are stopped and the direction is recorded. Then the groups' commits are copied.
+    First the copiers are stopped, and both clusters record that no copier may write. Then the groups' commits
+    are copied. keep: values that the verdict keeps for the next check.
     """
     if wrong := check_copiers_report(found):
         return Blocked(wrong)

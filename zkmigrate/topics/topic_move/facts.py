@@ -23,25 +23,26 @@ from zkmigrate.topics.mirror.questions import BothEnds, ClusterAt, ReadMirrorEnd
 from zkmigrate.topics.topic_move.section import cluster, gateway_hosts, mirror_hosts, move_of, switched
 
 Part = tuple[str, int]
-"""Topic and partition."""
+"""A topic's name and a partition's number."""
 Ends = Mapping[Part, BothEnds]
 Offsets = tuple[tuple[str, int, int], ...]
-"""Topic, partition and offset, as a record holds them."""
+"""Topic, partition and offset, in the form in which a step's record holds them."""
 
 
 @dataclass(frozen=True)
 class AppSeen:
     """An application as one gateway reports it.
 
-    route, staged: cluster names.
+    route, staged: the names of the current and of the staged cluster.
     gate: open, settling, held, sealed or gone.
     hold: the operation id of its hold.
     lapsed: whether a lease has ended by itself since the gateway was ordered to settle.
-    in_flight: requests without a response.
-    connections, on_left_ports: how many connections clients have in all, and to ports of a cluster that the
-    application has left.
-    seen: the application's status, as tables and values by name.
-    unsure: the batches whose outcome their clients do not know, as text; empty if there are none.
+    in_flight: the number of requests without an answer.
+    connections: the number of connections of its clients.
+    on_left_ports: how many of these are connections to ports of a cluster that the application has left.
+    seen: the counts in the application's status, by table and name.
+    unsure: a text about the batches whose outcome is not known to the clients that sent them; empty if there
+    are none.
     """
 
     route: str
@@ -57,7 +58,7 @@ class AppSeen:
 
     @property
     def requests_wait(self) -> bool:
-        """Whether its requests wait at the gate."""
+        """Whether the application's requests wait at the gate."""
         return self.gate in ("held", "sealed", "gone")
 
     @property
@@ -82,21 +83,21 @@ class AppSeen:
 
     @property
     def words(self) -> str:
-        """The gate and the route as text."""
+        """A text with the state of the gate and the route."""
         return f"{self.gate} on {self.route}" + (", its lease has expired" if self.lapsed else "")
 
 
 Brokers = Mapping[str, Mapping[int, str]]
-"""By cluster and node: why the broker did not answer the gateway's last query, or an empty text if it did."""
+"""By cluster and node id: why the broker did not answer the gateway's last query, or an empty text."""
 
 
 @dataclass(frozen=True)
 class Gateways:
-    """The set's applications at every gateway, by host and name.
+    """The set's applications at every gateway, by the gateway's host and the application's name.
 
-    unknown: a finding for each gateway that did not respond, or lacks one of the applications. brokers: by
-    host, the brokers that the gateway checks. others: the gateways' other applications. restarted: by host,
-    how many seconds ago the gateway was restarted.
+    unknown: a finding for each gateway that did not respond, or that lacks one of the applications. brokers:
+    by host, the brokers that the gateway queries. others: applications of the gateways that do not belong to
+    the set. restarted: by host, how many seconds ago the gateway was restarted.
     """
 
     at: Mapping[tuple[str, str], AppSeen]
@@ -107,20 +108,20 @@ class Gateways:
 
     @property
     def sample(self) -> Body:
-        """The values for the report."""
+        """The values for the report, which ``topics/topic_move/report.py`` describes."""
         apps: dict[str, dict[str, Any]] = {}
         for (host, name), app in self.at.items():
             apps.setdefault(host, {})[name] = app.sample
         return {"apps": apps, "unknown": sorted({one.target for one in self.unknown})}
 
     def hosts(self, test: Callable[[AppSeen], bool]) -> tuple[str, ...]:
-        """Return the hosts of the gateways where the test holds for at least one application."""
+        """Return the hosts of the gateways where a test is True for at least one application."""
         return tuple(dict.fromkeys(host for (host, _), app in self.at.items() if test(app)))
 
     def not_in_state(self, id: str, test: Callable[[AppSeen], bool], needed: str) -> tuple[Finding, ...]:
-        """Return a finding for each application for which the test does not hold.
+        """Return a finding for each application for which a test is not True.
 
-        id: the id of the finding. needed: what the application needs to be, as text.
+        id: the id of the findings. needed: the text that says what the finding needs.
         """
         return tuple(
             claim(
@@ -138,9 +139,9 @@ class Gateways:
     def orders(
         self, host: str, verb: GatewayVerb, test: Callable[[AppSeen], bool], **status: Any
     ) -> tuple[GatewayOrder, ...]:
-        """Return the order for each application of a host for which the test holds.
+        """Return an order for each application of a host for which a test is True.
 
-        status: further fields of the order.
+        status: further fields of the orders.
         """
         return tuple(
             GatewayOrder(host, verb, name, **status)
@@ -157,12 +158,15 @@ def gateways(c: Context, look: Look) -> Gateways:
 
 
 def statuses(inventory: Inventory, look: Look) -> dict[str, Reading[str]]:
-    """Return the status of every gateway by its host, as the JSON of ``zkmigrate gateway status``."""
+    """Return by host the status of each gateway, as the JSON that ``zkmigrate gateway status`` prints."""
     return look.each(gateway_hosts(inventory), lambda host: look.program(GATEWAY, host, "status"))
 
 
 def parse_statuses(inventory: Inventory, statuses: Mapping[str, Reading[str]]) -> Gateways:
-    """Return the applications that the gateways' statuses report. statuses: by host."""
+    """Return the applications that the statuses of the gateways report.
+
+    statuses: the status of each gateway by host, as JSON.
+    """
     apps = switched(inventory).apps
     at: dict[tuple[str, str], AppSeen] = {}
     others: dict[tuple[str, str], AppSeen] = {}
@@ -186,7 +190,7 @@ def parse_statuses(inventory: Inventory, statuses: Mapping[str, Reading[str]]) -
 
 
 def describe_gateway(inventory: Inventory, look: Look, host: str) -> str:
-    """Return the state of each application of the set at a gateway, in one line."""
+    """Return the state of each application of the set at a gateway, as one line of text."""
     found = parse_statuses(inventory, {host: look.program(GATEWAY, host, "status")})
     apps = (f"{name} {app.words}, {app.in_flight} in flight" for (_, name), app in found.at.items())
     return "; ".join((*apps, *(one.seen for one in found.unknown)))
@@ -214,7 +218,7 @@ class _Returned(forms.Strict):
 
 
 class _AppStatus(forms.Strict):
-    """The fields that the steps need of an application in a gateway's status."""
+    """The fields of an application in a gateway's status that the steps need."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -248,7 +252,10 @@ class _ClusterStatus(forms.Strict):
 
 
 class _Status(forms.Strict):
-    """The JSON of a gateway's status. A newer gateway may report more fields, which are ignored."""
+    """The JSON of a gateway's status.
+
+    Fields that only a newer gateway reports are ignored.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -260,8 +267,8 @@ class _Status(forms.Strict):
 def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None]:
     """Parse the JSON of a gateway's status.
 
-    Returns the applications, the brokers, and how many seconds ago the gateway was restarted, None if it was
-    not. Raises ValueError.
+    Returns three values: the applications by name, the brokers, and how many seconds ago the gateway was
+    restarted, or None if it was not restarted. Raises ValueError.
     """
     body = json_text.loads(text)
     try:
@@ -292,9 +299,10 @@ def _app(status: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:
 
 
 def every_app(c: Context, gate: str, *, switched_over: bool = False) -> Gateways:
-    """Return every application as a step of the window will find it, for the step's forecast.
+    """Return the set's applications at every gateway, in the state that a step of the window expects.
 
-    gate: the gate of each application. switched_over: whether they are on target.
+    This is used for a forecast of the step. gate: the state of each application's gate. switched_over:
+    whether the applications are on target.
     """
     move = move_of(c.inventory).topic_move
     route = move.target if switched_over else move.source
@@ -315,24 +323,24 @@ def _unknown_gateway(host: str, seen: str) -> Finding:
 
 
 def forward(c: Context) -> tuple[ClusterAt, ClusterAt]:
-    """Return source and target of this run."""
+    """Return source and target of this run, as seen by the copier from source to target."""
     return move_of(c.inventory).ends
 
 
 def backward(c: Context) -> tuple[ClusterAt, ClusterAt]:
-    """Return the two clusters for the copier after the switch: target mirrors to source."""
+    """Return target and source of this run: the two clusters of the copier from target to source."""
     source, target = move_of(c.inventory).ends
     return target, source
 
 
 def both_ends(c: Context, look: Look) -> Reading[Ends]:
-    """Read where the logs of the set's topics end on both clusters, and note it for the report."""
+    """Read where the logs of the set's topics end on both clusters, and note the ends for the report."""
     move = move_of(c.inventory).topic_move
     return _read_ends(c, look, forward(c), move.source, move.target)
 
 
 def ends_back(c: Context, look: Look) -> Reading[Ends]:
-    """Read where the logs end for the copier after the switch, for which target is the source."""
+    """Read where the logs of the set's topics end on both clusters, with target as the copier's source."""
     move = move_of(c.inventory).topic_move
     return _read_ends(c, look, backward(c), move.target, move.source)
 
@@ -353,21 +361,24 @@ def _read_ends(
 
 
 def _sum_or_none(status: Iterable[int | None]) -> int | None:
-    """Return the sum, or None if one of the numbers is None."""
+    """Return the sum of the numbers, or None if one of the numbers is None."""
     known = list(status)
     return None if None in known else sum(one for one in known if one is not None)
 
 
 @dataclass(frozen=True)
 class Copiers:
-    """The unit that copies in one direction, by mirror host. unit: its name. at: its state on each host."""
+    """The state of the copiers of one direction on the mirror hosts.
+
+    unit: the name of the copier's unit. at: the state of the unit by host.
+    """
 
     unit: str
     at: Mapping[str, Reading[HostStatus]]
 
     @property
     def silent(self) -> dict[str, str]:
-        """The hosts that do not report whether their copier runs, and why."""
+        """The hosts that do not report whether their copier runs, each with the reason."""
         return {
             host: "its state is unknown" if isinstance(status, Seen) else str(status)
             for host, status in self.at.items()
@@ -397,26 +408,30 @@ class Copiers:
 
 
 def copiers(c: Context, look: Look, to: str) -> Copiers:
-    """Read the state of the copiers to a cluster on all mirror hosts. to: the cluster's name."""
+    """Read the state of the copiers that copy to a cluster, on all mirror hosts.
+
+    to: the name of the cluster.
+    """
     unit = cluster(c.inventory, to).mirror
     return Copiers(unit, look.each(mirror_hosts(c.inventory), lambda host: unit_status(look, host, unit)))
 
 
 def forward_unit(c: Context) -> str:
-    """Return the unit that copies from source to target."""
+    """Return the name of the unit that copies from source to target."""
     return cluster(c.inventory, move_of(c.inventory).topic_move.target).mirror
 
 
 def backward_unit(c: Context) -> str:
-    """Return the unit that copies from target to source."""
+    """Return the name of the unit that copies from target to source."""
     return cluster(c.inventory, move_of(c.inventory).topic_move.source).mirror
 
 
 @dataclass(frozen=True)
 class Looked(Recorded):
-    """The record of the step look.
+    """The record that the step look writes.
 
-    later: the ACLs that permit writing and that target lacks, each as its fields. The step grant adds them.
+    later: the ACLs that permit writing and that target lacks, each as its fields. The step grant adds these
+    ACLs.
     """
 
     step: ClassVar[str] = "look"
@@ -426,7 +441,10 @@ class Looked(Recorded):
 
 @dataclass(frozen=True)
 class Armed(Recorded):
-    """The record of the step arm. compared: the offset up to which each partition's records were compared."""
+    """The record that the step arm writes.
+
+    compared: by partition, the offset up to which records were compared.
+    """
 
     step: ClassVar[str] = "arm"
 
@@ -435,7 +453,7 @@ class Armed(Recorded):
 
 @dataclass(frozen=True)
 class Held(Recorded):
-    """The record of the step hold.
+    """The record that the step hold writes.
 
     holds: for each hold, the gateway's host, the application and the operation id.
     """
@@ -445,15 +463,16 @@ class Held(Recorded):
     holds: tuple[tuple[str, str, str], ...]
 
     def hold_of(self, host: str, app: str) -> str:
-        """Return the hold of an application at a gateway, or an empty text if it has none."""
+        """Return the operation id of the hold of an application at a gateway, or an empty text."""
         return next((id for at, name, id in self.holds if (at, name) == (host, app)), "")
 
 
 @dataclass(frozen=True)
 class Opened(Recorded):
-    """The record of the step open. on: the cluster.
+    """The record that the step open writes.
 
-    It rules out a way back, also after another run has switched the clients away again.
+    on: the name of the cluster on which the applications were opened. The record rules out a way back, even
+    after another run has switched the clients away again.
     """
 
     step: ClassVar[str] = "open"
@@ -463,7 +482,10 @@ class Opened(Recorded):
 
 @dataclass(frozen=True)
 class Drained(Recorded):
-    """The record of the step drain. ends: the offset at which both logs of each partition end."""
+    """The record that the step drain writes.
+
+    ends: by partition, the offset at which both logs end.
+    """
 
     step: ClassVar[str] = "drain"
 
@@ -471,10 +493,10 @@ class Drained(Recorded):
 
 
 def offsets(ends: Ends) -> Offsets:
-    """Return the ends of source's logs as a record holds them."""
+    """Return the ends of source's logs in the form in which a step's record holds them."""
     return tuple((topic, n, one.source) for (topic, n), one in sorted(ends.items()) if one.source is not None)
 
 
 def by_part(recorded: Offsets) -> dict[Part, int]:
-    """Return a record's offsets by partition."""
+    """Return the offsets from a step's record by partition."""
     return {(topic, n): offset for topic, n, offset in recorded}

@@ -1,11 +1,11 @@
 """What: stop the copiers from target to source, and disable their start at boot.
 
-Why now: the switch will not be undone. From here source falls behind.
+Why now: the switch will not be undone. From here on, source falls behind target.
 
 Clients may notice: nothing. The gateway keeps running; it must remain until no client connects to it.
 
-Way back: start these copiers. They continue from the ends of both logs, as long as target still has those
-records.
+Way back: start these copiers. They continue from the ends of both logs, as long as target still has the
+records from there on.
 
 Proof: no copier runs on a mirror host.
 """

@@ -44,7 +44,10 @@ _SILENT_S, _POLL_S = 3.0, 0.1
 
 @dataclass(frozen=True)
 class GoFacts:
-    """Facts for the steps go and open. ends: where the logs end; not read on the way back."""
+    """Facts for the steps go and open.
+
+    ends: where the logs end; not read on the way back.
+    """
 
     gateways: Gateways
     ends: Reading[Ends] = field(default_factory=lambda: Seen({}))
@@ -107,10 +110,10 @@ def read_ends(c: Context, look: Look) -> GoFacts:
 
 
 def find_obstacle(c: Context, ends: Reading[Ends]) -> Verdict | None:
-    """Return what prevents routing the applications to target; None if nothing does.
+    """Return a verdict if the applications must not be routed to target; None if they may be.
 
-    Reasons are that somebody wrote on source, that target cannot take their records, or that this is not
-    known. A replica of source that is out of sync is no reason: everything was copied before.
+    They must not be if somebody wrote on source, if target cannot take their records, or if one of these is
+    not known. A replica of source that is out of sync is no obstacle, because everything was copied before.
     """
     if not isinstance(ends, Seen):
         return Blocked((cannot_read("ends", ends),))
@@ -121,37 +124,38 @@ def find_obstacle(c: Context, ends: Reading[Ends]) -> Verdict | None:
 
 
 def _ttl(c: Context) -> int:
-    """Return how long requests wait on the new route, in milliseconds."""
+    """Return how long requests may wait on the new route, in milliseconds."""
     return int(c.inventory.policy.open_limit_s * 1000)
 
 
 def _seal_orders(host: str, name: str, app: AppSeen, source: str) -> tuple[GatewayOrder, ...]:
     """Return the orders that seal an application on target and stage its route to source.
 
-    A gateway refuses to seal an application that has opened meanwhile.
+    host: the gateway's host. name: the name of the application. If the application has opened meanwhile, the
+    gateway refuses to seal it.
     """
     route = () if app.staged == source else (GatewayOrder(host, "route", name, to=source),)
     return (*route, GatewayOrder(host, "seal", name, hold=app.hold))
 
 
 def _may_open(app: AppSeen, target: str) -> bool:
-    """Return whether an application is on target and may open there by itself."""
+    """Return whether an application is on target and may open there without a further order."""
     return app.route == target and not sealed(app)
 
 
 def _has_staged_route(app: AppSeen, source: str) -> bool:
-    """Return whether an application is sealed on source with another route staged.
+    """Return whether an application is sealed on source while a route to another cluster is staged.
 
-    A late order ``go`` would route it to target.
+    If the order ``go`` arrived late, it would route such an application to target.
     """
     return app.route == source and sealed(app) and app.staged not in ("", source)
 
 
 def _check_back(f: Gateways, source: str, target: str) -> Verdict:
-    """Return the verdict on the way back.
+    """Return the verdict of the step on the way back.
 
-    No application opens on source while one may still open on target. A gateway that does not answer may have
-    routed its applications to target, so the step is blocked until it answers.
+    No application opens on source while another one may still open on target. A gateway that does not answer
+    may have routed its applications to target, so the step is blocked until that gateway answers.
     """
     if opened := hosts_open_on(f, target):
         return Blocked((no_way_back(opened, target),), no_way_back=True)
@@ -171,7 +175,10 @@ def hosts_open_on(f: Gateways, target: str) -> tuple[str, ...]:
 
 
 def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
-    """Return the finding that clients write on target, so that only another switch leads back."""
+    """Return the finding that clients write on target, so that only another switch can go back.
+
+    opened: the hosts of the gateways where an application is open on target.
+    """
     return claim(
         "open.no-way-back",
         "no client has written on target yet",

@@ -1,12 +1,13 @@
-"""What: give on target the rights to write that the first look found on source only.
+"""What: give the rights to write on target that the step look found on source only.
 
-Why now: both clusters are equal and sealed. Before that a write on target would have ended the mirror.
+Why now: both clusters are equal, and all requests wait. A write on target before this would have ended the
+mirror.
 
 Clients may notice: they still wait. Without these rights their first request on target would fail.
 
 Way back: these rights are taken away again.
 
-Proof: every broker of target tells these ACLs.
+Proof: every broker of target reports these ACLs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from zkmigrate.topics.topic_move.rules import cannot_read
 from zkmigrate.topics.topic_move.section import switched
 
 RIGHTS = "target-acls"
-"""The target of the change that alters ACLs."""
+"""The name that the step uses as target of the change that alters ACLs."""
 _POLL_S = 0.05
 
 
@@ -48,7 +49,8 @@ _POLL_S = 0.05
 class GrantFacts:
     """Facts for the step grant.
 
-    needed: the ACLs that the step look found missing. granted: where target has them.
+    needed: the ACLs that the step look found missing on target. granted: which of them target's brokers have
+    now.
     """
 
     needed: frozenset[Acl]

@@ -1,12 +1,12 @@
-"""What: hold every request of the applications that reads or changes data, at its gateway.
+"""What: hold every request of the applications that reads or changes data, at the gateways.
 
-Why now: consumers have settled. From here source's logs must not grow.
+Why now: consumers have settled. From here on, source's logs must not grow.
 
-Clients may notice: their requests take longer, up to topic_move.hold_ms. None fails.
+Clients may notice: their requests take longer, up to topic_move.hold_ms. No request fails.
 
-Way back: the requests go on, on source. A gateway does that by itself when the lease ends.
+Way back: the requests are sent to source. A gateway does that by itself when the lease ends.
 
-Proof: each gateway holds the application and has no request without a response. Its clients know the
+Proof: each gateway holds the applications and has no request without an answer. Their clients know the
 outcome of each batch, because a retry that is held here would become a second record on target.
 """
 
@@ -84,9 +84,9 @@ def sealed(app: AppSeen) -> bool:
 
 
 def release(c: Context, f: Gateways, target: str) -> Changes:
-    """Return the orders that release the requests waiting at a gateway.
+    """Return the orders that release the requests that wait at the gateways.
 
-    They turn a seal into a hold first.
+    A permanent hold is first turned into a hold with a lease.
     """
     ttl = move_of(c.inventory).topic_move.hold_ms
     unsealed = f.orders(target, "unseal", sealed, ttl_ms=ttl)
@@ -94,9 +94,10 @@ def release(c: Context, f: Gateways, target: str) -> Changes:
 
 
 def _check_back(f: Gateways, source: str) -> Verdict:
-    """Return the verdict on the way back: requests are released on source, at each gateway that answers.
+    """Return the verdict of the step on the way back.
 
-    A seal is released too, because the order for it may have come after the step seal was undone.
+    Requests are released on source, at each gateway that answers. A permanent hold is released too, because
+    the order for it may have arrived after the step seal was undone.
     """
     if wrong := f.not_in_state("switch.hold-back", lambda app: app.route == source, f"on {source}"):
         return Blocked(wrong)

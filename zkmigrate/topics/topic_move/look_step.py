@@ -1,15 +1,16 @@
 """What: check gateways, mirror, groups and clients of the set; change nothing.
 
-A group with commits left to make is looked at again for topic_move.settle_ms.
+If a group has not committed all records that it received, the check is repeated for topic_move.settle_ms.
 
-Why now: each later step rests on it, and a client that cannot switch must show before anybody waits.
+Why now: each later step relies on these checks, and a client that cannot switch must be found before any
+client waits.
 
-Clients may notice: nothing; it only reads.
+Clients may notice: nothing, because this step only reads.
 
 Way back: nothing was changed.
 
 Proof: every gateway answers and reaches each broker of both clusters, each application is open on source,
-every partition is mirrored, and no group is in the way.
+every partition is mirrored, and no group prevents the switch.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Delivered:
-    """How far groups with members have committed.
+    """A measurement of how far groups with members have committed.
 
-    now: the time in seconds, read after ``ends`` and before ``groups``. What the groups had not committed was
-    delivered at that time or later.
+    ends: where the logs end. now: the time in seconds, read after ``ends`` and before ``groups``. groups: the
+    commits. Records that a group had not committed were delivered at the time ``now`` or later.
     """
 
     ends: Reading[Ends]
@@ -78,8 +79,8 @@ class Delivered:
 class LookFacts:
     """Facts for the step look.
 
-    forward, back: the copiers to target and to source. at: seconds since the epoch. units: the topics of the
-    copiers' units, by host and unit. Only ``delivered`` is measured again during a visit of the step.
+    forward, back: the copiers to target and the copiers to source. at: seconds since the epoch. units: the
+    topics of the copiers' units, by host and unit. Only ``delivered`` is measured again when the step waits.
     """
 
     gateways: Gateways
@@ -174,13 +175,16 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
 
 
 def _describe_back(back: Copiers) -> str:
-    """Describe on which hosts a copier to source runs, or is started at boot."""
+    """Describe on which hosts a copier to source runs now or starts at boot."""
     running = [f"running on {few(back.running)}"] if back.running else []
     return ", ".join(running + ([f"enabled on {few(back.enabled)}"] if back.enabled else []))
 
 
 def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
-    """Return a wait while groups may still commit what was delivered by the first measurement, or None."""
+    """Return a wait while groups may still commit records that they received; None if no wait is needed.
+
+    first: the facts at the start of the step. now: the newest measurement.
+    """
     limit_s = move_of(c.inventory).topic_move.settle_ms / 1000
     left_s = limit_s - (now.now - first.delivered.now)
     late = _uncommitted_groups(first.delivered, now)
@@ -192,7 +196,7 @@ def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
 
 
 def _uncommitted_groups(first: Delivered, now: Delivered) -> list[str]:
-    """Return the groups that have not committed all that the first measurement found in the logs."""
+    """Return the groups that have not committed all records that source had at the first measurement."""
     if not isinstance(first.ends, Seen) or not isinstance(now.groups, Seen):
         return []
     ends = {part: one.source or 0 for part, one in first.ends.value.items()}
@@ -226,7 +230,7 @@ def _check_settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
 
 
 def _count_twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
-    """Return as text how many records a group has not committed, so that it would get them twice.
+    """Return a text with the number of records that a group has not committed and would get twice.
 
     parts: the group's commits by partition. ends: where the logs end.
     """
@@ -250,7 +254,7 @@ def _settled_finding(held: bool | None, seen: str, group: str = "") -> Finding:
 
 
 def _unless_silent(found: Copiers, held: bool) -> bool | None:
-    """Return ``held``, or None if it is True and a host does not report."""
+    """Return ``held``, or None if it is True although a host does not report the state of its copier."""
     return None if held and found.silent else held
 
 

@@ -1,15 +1,15 @@
-"""What: let the applications go on, on target: the point of no return.
+"""What: open the applications on target. This is the point of no return.
 
-Why now: target was checked while they waited.
+Why now: target was checked while the applications waited.
 
-Clients may notice: requests get responses again. Consumers join their groups anew and read on from their
-commits.
+Clients may notice: requests get answers again. Consumers join their groups again and continue from their
+committed offsets.
 
-Way back: this run has none, for clients write on target. To return, run the same playbook with source and
+Way back: this run has none, because clients write on target. To return, run the same playbook with source and
 target exchanged.
 
-Proof: right before the order source's logs still ended where they were drained. Every gateway lets the
-applications go on, on target.
+Proof: right before the order, source's logs still ended at the offsets that the step drain recorded. Every
+gateway has opened the applications on target.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """What: compare both clusters once more: log ends, all records written since the step arm, and groups'
 commits.
 
-Why now: nothing can write on either side, so what is equal now stays equal until the applications go on.
+Why now: nothing can write on either cluster, so everything that is equal now stays equal until the
+applications are opened.
 
 Clients may notice: they still wait.
 
 Way back: nothing was changed.
 
-Proof: the log ends are equal and unchanged since the step drain, and the commits are equal. The records
-written since the step arm compared are equal in offset, timestamp, key, value and headers.
+Proof: the log ends are equal and have not changed since the step drain, and the commits are equal. The
+records written since the step arm are equal in offset, timestamp, key, value and headers.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ from zkmigrate.topics.topic_move.section import move_of, switched
 
 @dataclass(frozen=True)
 class ProveFacts:
-    """Facts for the step prove. compared: the comparison of the records written since the step arm."""
+    """Facts for the step prove.
+
+    compared: the comparison of the records that were written since the step arm.
+    """
 
     gateways: Gateways
     ends: Reading[Ends]

@@ -1,14 +1,16 @@
 """Show samples of a switch of topics, in the live view and in a report. All functions are pure.
 
-The steps and the window's probe note what they read anyway; nothing is read only for a sample.
+The steps and the window's probe note values that they read for their own work; nothing is read only for a
+sample.
 
 - ``mirror`` {from, to: clusters; behind: records that the copy lacks; written, copied: where the logs of all
-  partitions end, summed, on both clusters}: null where a partition is not known
-- ``gateways`` {apps: {host: {application: {route, gate, in_flight, connections, left: connections to left
-  ports, answered: requests, parked: {kind: requests}, longest_ms: {kind: milliseconds}, returned: the table
-  of the gateway's status}}}, unknown: [hosts whose gateway does not report]}
+  partitions end, summed, on both clusters}: null if the end of a partition is not known
+- ``gateways`` {apps: {host: {application: {route, gate, in_flight, connections, left: connections to ports of
+  the cluster that was left, answered: requests, parked: {kind: requests}, longest_ms: {kind: milliseconds},
+  returned: the table of the gateway's status}}}, unknown: [hosts whose gateway does not report]}
 
-Rows of a report come from files that may have been edited or truncated: a value of another type is left out.
+Rows of a report come from files that may have been edited or truncated. A value of an unexpected type is left
+out.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from zkmigrate.runbook.model.sampling import Body, Sampling, age
 from zkmigrate.runbook.model.series import number
 
 _RATE_S = 0.5
-"""The least seconds over which a rate is measured."""
+"""The shortest time over which a rate is measured, in seconds."""
 _RESTS_S = 10.0
 """The seconds after which a sample is no longer shown."""
 
@@ -46,9 +48,10 @@ class _Rate:
         self._before: tuple[float, float] | None = None
 
     def take(self, at: float, count: float) -> float | None:
-        """Return the counts per second since the last rate.
+        """Return how many counts per second were added since the last rate.
 
-        Returns None too soon after the last rate, and for a count that shrank. at: seconds.
+        at: the time in seconds. count: the count at that time. Returns None too soon after the last rate, and
+        for a count that is lower than before.
         """
         if self._before is None or count < self._before[1]:
             self._before = at, count
@@ -64,7 +67,7 @@ class _Rate:
 
 
 class SwitchView:
-    """The live view of the mirror and of the gateways."""
+    """The part of the live view that shows the mirror and the gateways."""
 
     def __init__(self) -> None:
         self._mirror: tuple[float, Body] | None = None
@@ -115,7 +118,7 @@ class SwitchView:
 
 
 def _each_app(row: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield each host, application and what the gateway reported about it."""
+    """Yield each host, each application, and the values that the gateway reported about the application."""
     hosts = row.get("apps")
     for host, apps in hosts.items() if isinstance(hosts, dict) else ():
         for name, told in apps.items() if isinstance(apps, dict) else ():
@@ -124,14 +127,17 @@ def _each_app(row: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, A
 
 
 def _counts(told: Mapping[str, Any], name: str) -> dict[str, float]:
-    """Return the positive numbers in a table by kind. name: the table."""
+    """Return the positive numbers in a table of an application's values, by kind of request.
+
+    told: the application's values. name: the name of the table.
+    """
     table = told.get(name)
     own = table if isinstance(table, dict) else {}
     return {str(kind): n for kind in own if (n := number(own, kind)) is not None and n > 0}
 
 
 def _parked(row: Mapping[str, Any]) -> Counter[str]:
-    """Return how many requests wait at all gateways, by kind."""
+    """Return how many requests wait at the gates of all gateways, by kind."""
     waits = Counter[str]()
     for _, _, told in _each_app(row):
         waits.update({kind: int(n) for kind, n in _counts(told, "parked").items()})
@@ -141,8 +147,8 @@ def _parked(row: Mapping[str, Any]) -> Counter[str]:
 def curves(rows: Rows) -> tuple[Curve, ...]:
     """Return the curves of a report.
 
-    They are records behind, records per second in both clusters' logs, parked requests by kind, and answers
-    per second by application.
+    The curves show records behind, records per second in both clusters' logs, waiting requests by kind, and
+    answers per second by application.
     """
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     rates: dict[tuple[str, str], _Rate] = {}
@@ -174,7 +180,11 @@ def curves(rows: Rows) -> tuple[Curve, ...]:
 
 @dataclass
 class _Experience:
-    """What clients of one application experienced at one gateway."""
+    """The effects of a switch on the clients of one application at one gateway.
+
+    parked: by kind, the most requests that waited at once. longest_ms: by kind, the longest wait in
+    milliseconds. returned: the gateway's last counts of clients that came back.
+    """
 
     parked: dict[str, float] = field(default_factory=dict)
     longest_ms: dict[str, float] = field(default_factory=dict)
@@ -189,7 +199,7 @@ class _Experience:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The cells of its row in the table."""
+        """The texts of the application's row in the table, one for each column."""
         parked = _largest(self.parked)
         longest = _largest(self.longest_ms)
         back, first_s, last_s, missing = (
@@ -214,9 +224,9 @@ def _largest(table: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def _experience_table(rows: Rows, window: Window | None) -> Table:
-    """Return the table of what clients experienced.
+    """Return the table that shows the effects of a switch on clients.
 
-    window: only samples from its start on count. Without a window all samples count.
+    window: if given, only samples from its start on are used.
     """
     found: dict[tuple[str, str], _Experience] = {}
     for at, row in of_kind(rows, "gateways"):
@@ -235,7 +245,7 @@ def _experience_table(rows: Rows, window: Window | None) -> Table:
 
 
 def sampled(rows: Rows, _visits: Sequence[Visit], window: Window | None, _paced: str) -> Sampled:
-    """Return the table of what clients experienced, as a part of the report."""
+    """Return the part of the report that shows the effects of a switch on clients, which is a table."""
     return Sampled(felt=(_experience_table(rows, window),))
 
 

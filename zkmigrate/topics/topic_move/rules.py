@@ -1,4 +1,4 @@
-"""Make the findings that several steps of a switch share."""
+"""Make the findings that several steps of a switch of topics need."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ _STUCK = "gateway.client-stuck"
 
 
 Mark = tuple[float, int]
-"""A time in seconds, and how many records source had received by then."""
+"""A time in seconds, and the number of records that source had received by that time."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the mirror is behind source.
+    """The delay of the mirror behind source.
 
-    mark: the values for a later measurement; None if an end is not known. s: the lag in seconds of what
-    source receives; None without two marks. words: the lag as text.
+    mark: the values that a later measurement needs; None if the end of a log is not known. s: the delay in
+    seconds, as the time in which source received the missing records; None before the second measurement.
+    words: the delay as text.
     """
 
     mark: Mark | None
@@ -34,14 +35,14 @@ class Lag:
     words: str
 
     def within(self, limit_s: float) -> bool:
-        """Return whether the lag is known and at most ``limit_s`` seconds."""
+        """Return whether the delay is known and is at most ``limit_s`` seconds."""
         return self.s is not None and self.s <= limit_s
 
 
 def lag(reading: Reading[Ends], now: float, before: Mark | None) -> Lag:
-    """Return the lag between the ends of both logs.
+    """Return how far the mirror is behind source.
 
-    now: seconds. before: the mark of an earlier measurement.
+    reading: where the logs end. now: the time in seconds. before: the mark of an earlier measurement.
     """
     if not isinstance(reading, Seen):
         return Lag(None, None, str(reading))
@@ -63,14 +64,15 @@ def lag(reading: Reading[Ends], now: float, before: Mark | None) -> Lag:
 
 
 def part_name(part: tuple[str, int]) -> str:
-    """Return the name of a partition as ``topic-number``."""
+    """Return the name of a partition as text, such as ``orders-3``."""
     return f"{part[0]}-{part[1]}"
 
 
 def client_findings(found: Gateways) -> Iterator[Finding]:
     """Yield the findings about the applications' clients that matter for a switch.
 
-    A client that does not report its release is only a warning, because it cannot be made to report it.
+    If a client does not report its release, the finding is only a warning, because no operator can make the
+    client report it.
     """
     for (host, name), app in found.at.items():
         for one in usage(name, app.seen):
@@ -80,9 +82,9 @@ def client_findings(found: Gateways) -> Iterator[Finding]:
 
 
 def cannot_read(what: str, reading: Reading[object]) -> Finding:
-    """Return the finding that both clusters could not be read.
+    """Return the finding that something could not be read from both clusters.
 
-    what: what could not be read. reading: why not.
+    what: the subject that could not be read. reading: the failed reading, which has the reason.
     """
     return claim(
         "switch.clusters",
@@ -98,7 +100,7 @@ def check_reach(
 ) -> Finding:
     """Check that every gateway reaches each broker of a cluster.
 
-    nodes: the ids of its brokers, as far as known.
+    nodes: the ids of the cluster's brokers, as far as known. severity: the severity of the finding.
     """
     wrong = []
     for host, brokers in found.brokers.items():
@@ -116,7 +118,7 @@ def check_reach(
 
 
 def check_survey(survey: MirrorSurvey) -> Iterator[Finding]:
-    """Check that everything in the set is mirrored."""
+    """Check that all topics, groups and ACLs of the set are mirrored."""
     source, target = survey.ids
     yield claim(
         "switch.two-clusters",
@@ -189,7 +191,7 @@ def check_survey(survey: MirrorSurvey) -> Iterator[Finding]:
 
 
 def _own_rights(survey: MirrorSurvey) -> Iterator[Finding]:
-    """Report the rights that the run itself needs and does not have."""
+    """Report the rights that the run needs for its own work and does not have."""
     for one in survey.lacking:
         yield claim(
             "switch.own-rights",
@@ -206,7 +208,10 @@ def _own_rights(survey: MirrorSurvey) -> Iterator[Finding]:
 
 
 def not_mirrored(survey: MirrorSurvey, sound: Collection[str] = ("equal", "behind")) -> list[str]:
-    """List the partitions that are not in a sound state, each with its state and the reason."""
+    """List the partitions whose state is not sound, each with its state and the reason.
+
+    sound: the states that are sound.
+    """
     return [
         f"{part_name(part)}: {state}" + (f", {why}" if why else "")
         for part, (state, why) in survey.partitions.items()
@@ -235,7 +240,7 @@ def check_in_sync(ends: Ends) -> tuple[Finding, ...]:
 
 
 def check_groups(groups: Mapping[str, GroupPair]) -> Finding:
-    """Check that every group can switch, and that none has members on target or is ahead of source."""
+    """Check that every group can switch, has no members on target, and is not ahead of source."""
     wrong = [f"{name}: {one.why}" for name, one in groups.items() if one.state not in ("equal", "behind")]
     return claim(
         "switch.groups",
@@ -278,7 +283,7 @@ def check_commits(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
 
 
 def check_leases(found: Gateways) -> tuple[Finding, ...]:
-    """Return a finding for each application whose requests no longer wait, though they should."""
+    """Return a finding for each application whose requests should wait but do not wait any more."""
     return tuple(
         claim(
             "switch.lapsed",
@@ -294,7 +299,7 @@ def check_leases(found: Gateways) -> tuple[Finding, ...]:
 
 
 def check_outcomes(found: Gateways, severity: Severity = Severity.BLOCK) -> tuple[Finding, ...]:
-    """Return a finding for each application whose clients do not know the outcome of a batch."""
+    """Return a finding for each application with clients that do not know the outcome of a batch."""
     return tuple(
         claim(
             "switch.outcomes",
@@ -311,7 +316,7 @@ def check_outcomes(found: Gateways, severity: Severity = Severity.BLOCK) -> tupl
 
 
 def check_restarts(found: Gateways) -> Iterator[Finding]:
-    """Return a finding for each gateway that was restarted a short time ago."""
+    """Yield a finding for each gateway that was restarted a short time ago."""
     for host, seconds in found.restarted.items():
         if seconds < DELIVERY_S:
             yield claim(
@@ -327,9 +332,10 @@ def check_restarts(found: Gateways) -> Iterator[Finding]:
 
 
 def check_source_ends(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ...]:
-    """Return a finding if source's logs do not end where they ended after the hold.
+    """Return a finding if source's logs no longer end where they ended after the hold.
 
-    before: those ends by partition. An end that is not reported does not count as moved.
+    before: the ends after the hold, by partition. now: the current ends. If the current end of a log is not
+    reported, the log is not counted as grown.
     """
     odd = [
         f"{part_name(part)}: {end:,}, now {one.source if one else 'missing'}"
@@ -351,7 +357,7 @@ def check_source_ends(before: Mapping[tuple[str, int], int], now: Ends) -> tuple
 
 
 def wait_for_leaders(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | None:
-    """Return a wait for the leaders of source that do not report a log end; None if all do."""
+    """Return a wait until all leaders of source report the end of their logs; None if all report it."""
     dark = [part_name(part) for part, one in ends.items() if one.source is None]
     if not dark:
         return None

@@ -1,13 +1,14 @@
-"""What: make the hold permanent at every gateway, if it is the same hold as during the proof.
+"""What: make the hold permanent at every gateway, if it is still the hold that the step hold began.
 
-Why now: the proof is valid. From here no lease may let requests go on to source while others go to target.
+Why now: all checks are done, and their results hold as long as requests wait. No lease may end from here on,
+because requests would go to source at one gateway while they go to target at another.
 
 Clients may notice: they still wait. Without an operator they wait from here on.
 
-Way back: the hold becomes a lease again.
+Way back: the hold gets a lease again.
 
-Proof: each gateway compared the hold's id, saw no request in flight and no batch of unknown outcome, wrote
-its record and reported that it is sealed.
+Proof: each gateway compared the hold's id, had no request in flight and no batch of unknown outcome, wrote
+its record and reported that the application is sealed.
 """
 
 from __future__ import annotations

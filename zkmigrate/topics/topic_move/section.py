@@ -1,4 +1,4 @@
-"""Define the inventory's sections for a switch of topics: which topics move, from where to where.
+"""Define the inventory's sections for a switch of topics: the topics to move, and the clusters.
 
 The sections are ``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move``.
 """
@@ -22,7 +22,7 @@ from zkmigrate.topics.mirror.questions import ClusterAt
 
 GATEWAYS, MIRRORS = "gateways", "mirrors"
 SHORTER = 3
-"""The longest hold fits at least this many times into the shortest time after which a client gives up."""
+"""The least ratio between the shortest time after which a client gives up and the longest hold."""
 _Endpoint = Annotated[
     str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]*:[1-9][0-9]{0,4}$", max_length=260)
 ]
@@ -35,11 +35,11 @@ class _Strict(BaseModel):
 
 
 class Cluster(_Strict):
-    """A Kafka cluster.
+    """A Kafka cluster in the inventory.
 
-    name: the same name as in the gateways' files. config: a file of client properties for TLS and SASL, on
-    the operator's machine. client: the same settings in this file instead. mirror: the unit on the mirror
-    hosts that copies to this cluster from the other one.
+    name: the name of the cluster, as in the gateways' files. config: a file of client properties for TLS and
+    SASL, on the operator's machine. client: the same settings in the inventory itself. mirror: the name of
+    the unit on the mirror hosts that copies to this cluster from the other cluster.
     """
 
     name: Name
@@ -63,8 +63,8 @@ class Machine(_Strict):
 class Gateways(_Strict):
     """The hosts of the gateways.
 
-    program: the command of zkmigrate there, with arguments before its verb if needed. config: the gateway's
-    configuration file there.
+    program: the command that runs zkmigrate on these hosts, with arguments before the verb if needed. config:
+    the path of the gateway's configuration file on these hosts.
     """
 
     hosts: Annotated[tuple[Machine, ...], Field(min_length=1)]
@@ -73,7 +73,7 @@ class Gateways(_Strict):
 
 
 class Mirrors(_Strict):
-    """The hosts on which the copiers run. They keep the lock and the copies of the journal."""
+    """The hosts on which the copiers run. The same hosts keep the lock and the copies of the journal."""
 
     hosts: Annotated[tuple[Machine, ...], Field(min_length=1)]
 
@@ -81,7 +81,7 @@ class Mirrors(_Strict):
 class TopicSet(_Strict):
     """Topics, applications and groups that switch together.
 
-    apps: applications in the gateways' files. groups: the consumer groups of these topics.
+    apps: the names of applications in the gateways' files. groups: the consumer groups of these topics.
     """
 
     name: Name
@@ -91,13 +91,16 @@ class TopicSet(_Strict):
 
 
 class TopicMove(_Strict):
-    """Which set of topics and applications switches, and within which limits.
+    """The set of topics and applications to switch, and the limits of the switch.
 
-    source, target: names of clusters. settle_ms: how long consumers get no records before the hold, so that
-    they commit what they received. hold_ms: how long requests wait at most, from the hold to the seal.
-    client_timeout_ms: the shortest time after which a client of the set gives up a request. lag_ms: how far
-    the mirror may be behind when the hold begins. proved: how many records at the end of each partition ARM
-    compares. PROVE compares all that were written since.
+    source, target: names of clusters.
+    settle_ms: how long consumers get no records before the hold, so that they commit the records that they
+    received.
+    hold_ms: the longest time that requests wait from the hold to the seal.
+    client_timeout_ms: the shortest time after which a client of the set gives up a request.
+    lag_ms: how far the mirror may be behind when the hold begins.
+    proved: how many records at the end of each partition the step arm compares. The step prove compares all
+    records that were written since then.
     """
 
     set: Name
@@ -135,7 +138,10 @@ class TopicMoveInventory(Inventory):
     topic_move: TopicMove
 
     def with_files(self, path: Path) -> Self:
-        """Check the names in the inventory, and return it with absolute paths. Raises InventoryError."""
+        """Check the names in the inventory, and return the inventory with absolute paths.
+
+        path: the path of the inventory. Raises InventoryError.
+        """
         wrong = list(self._wrong())
         if wrong:
             raise InventoryError("\n".join(f"{path}: {one}" for one in wrong))
@@ -209,7 +215,7 @@ def move_of(inventory: Inventory) -> TopicMoveInventory:
 
 
 def switched(inventory: Inventory) -> TopicSet:
-    """Return the set that switches."""
+    """Return the set that the inventory's section topic_move names."""
     own = move_of(inventory)
     return next(one for one in own.sets if one.name == own.topic_move.set)
 

@@ -1,4 +1,4 @@
-"""Make findings about what a set leaves out: topics of its applications, and other users of its topics."""
+"""Check that a set is complete: all topics of its applications, and all users of its topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNNAMED = {ALL: "all topics", MORE: "topics that the gateway does not list by n
 
 
 def app_topics(found: Gateways, topics: Collection[str]) -> Iterator[Finding]:
-    """Check that clients of the set ask only for topics of the set."""
+    """Check that clients of the set request only topics of the set."""
     for app, requested in _requested_topics(found.at).items():
         others = sorted(requested - {*topics, *_UNNAMED})
         for topic in others:
@@ -39,7 +39,7 @@ def _app_topics(target: str, held: bool | None, seen: str, severity: Severity = 
 
 
 def other_apps(found: Gateways, topics: Collection[str], source: str) -> Iterator[Finding]:
-    """Check that no other application on source has clients that ask for topics of the set."""
+    """Check that no other application on source has clients that request topics of the set."""
     staying = {at: app for at, app in found.others.items() if app.route == source}
     told = []
     for app, requested in _requested_topics(staying).items():
@@ -65,7 +65,7 @@ def _other_apps(target: str, seen: str, severity: Severity = Severity.BLOCK) -> 
 
 
 def _requested_topics(apps: Mapping[tuple[str, str], AppSeen]) -> dict[str, set[str]]:
-    """Return the topics that each application's clients ask for at any gateway, without Kafka's own."""
+    """Return by application the topics that its clients request at any gateway, except Kafka's own."""
     requested: dict[str, set[str]] = {}
     for (_, name), app in apps.items():
         told = app.table("topics") if "topics" in app.seen else (MORE,)
@@ -80,7 +80,7 @@ def _unnamed(requested: Collection[str]) -> list[str]:
 def other_groups(others: Mapping[str, str]) -> Iterator[Finding]:
     """Check that every group that uses the set's topics belongs to the set.
 
-    others: the groups that do not belong to it, and why they count as users.
+    others: by group that does not belong to the set, why it counts as a user of the topics.
     """
     for name, why in others.items():
         yield _other_groups(name, why)
@@ -100,10 +100,10 @@ def _other_groups(target: str, seen: str) -> Finding:
 
 
 def superusers(found: Gateways, sides: Collection[str]) -> Finding:
-    """Check that ACLs apply to the applications' clients.
+    """Check that ACLs apply to all clients of the applications.
 
-    sides: the clusters that have super users. Kafka does not show which accounts these are, so the result is
-    unknown if clients log in.
+    sides: the clusters that have super users, to which no ACLs apply. Kafka does not show which accounts are
+    super users, so the result is unknown if clients log in.
     """
     users = sorted({one for app in found.at.values() for one in app.table("principals")})
     seen = f"super.users is set on {few(sides)}, but Kafka hides its value; users of the set: {few(users)}"
@@ -118,7 +118,7 @@ def superusers(found: Gateways, sides: Collection[str]) -> Finding:
 
 
 def staged_elsewhere(found: Gateways, target: str) -> Iterator[Finding]:
-    """Yield a finding for each application that has a route to another cluster staged."""
+    """Yield a finding for each application whose staged route leads to a cluster other than target."""
     for (host, name), app in found.at.items():
         if app.staged not in ("", target):
             yield claim(
@@ -135,7 +135,7 @@ def staged_elsewhere(found: Gateways, target: str) -> Iterator[Finding]:
 def node_ids(source: Collection[int], target: Collection[int]) -> Finding:
     """Check that each port of source leads to the broker of target with the same node id, if there is one.
 
-    A Java client identifies brokers by their node ids.
+    source, target: the node ids of the brokers. A Java client identifies brokers by their node ids.
     """
     here, there = sorted(source), sorted(target)
     apart = [node for at, node in enumerate(here) if node in there and there[at % len(there)] != node]

@@ -1,13 +1,14 @@
-"""What: give consumers no more records for a while; everything else goes on.
+"""What: give consumers no more records for a while. All other requests are served.
 
-Why now: consumers commit what they received, so that nothing is delivered twice after the switch.
+Why now: consumers commit the records that they received, so that no record is delivered twice after the
+switch.
 
 Clients may notice: consumers get no records for topic_move.settle_ms. Producers notice nothing.
 
 Way back: consumers get records again. A gateway does that by itself when the lease ends.
 
-Proof: every gateway holds fetch requests back for the whole time. At its end the mirror lags less than the
-limit, and clients know the outcome of each batch.
+Proof: every gateway holds fetch requests back for the whole time. At the end of this time the mirror lags
+less than the limit, and clients know the outcome of each batch.
 """
 
 from __future__ import annotations
@@ -35,9 +36,15 @@ from zkmigrate.topics.topic_move.rules import Lag, check_in_sync, check_outcomes
 from zkmigrate.topics.topic_move.section import move_of
 
 LONGER_MS = 10_000
-"""How much longer the lease lasts than the time to settle. The hold follows at once, or a little later."""
+"""How many milliseconds the lease lasts longer than the time to settle.
+
+The next step, hold, follows within this time.
+"""
 LATE_S = 4.0
-"""How much longer consumers wait for a mirror that is too far behind. It is less than the lease has left."""
+"""How many more seconds consumers wait if the mirror is too far behind.
+
+This is less than the rest of the lease.
+"""
 _POLL_S = 0.2
 
 
@@ -45,8 +52,8 @@ _POLL_S = 0.2
 class SettleFacts:
     """Facts for the step settle.
 
-    now: a clock in seconds. ends: None while the lag does not count; it counts at first and after the time to
-    settle.
+    now: a clock in seconds. ends: where the logs end, which is only read at first and after the time to
+    settle; None in between.
     """
 
     gateways: Gateways
@@ -95,14 +102,15 @@ class SettleStep(Step[SettleFacts]):
 
 
 def _limit_s(c: Context) -> float:
-    """Return how long consumers get no records, in seconds."""
+    """Return how many seconds consumers get no records."""
     return move_of(c.inventory).topic_move.settle_ms / 1000
 
 
 def _check_settled(c: Context, f: SettleFacts) -> Verdict:
-    """Return the verdict while all gateways hold FETCH requests back.
+    """Return the verdict of the step while all gateways hold FETCH requests back.
 
-    At the end of the time the lag counts, because requests wait until the rest is copied.
+    At the end of the time to settle the lag must be small, because in the step hold all requests wait until
+    the missing records are copied.
     """
     began, mark = c.kept.get("since"), c.kept.get("mark")
     since = f.now if began is None else began

@@ -1,14 +1,14 @@
 """What: record on both clusters that copiers may write on source only. Start the copiers from target to
-source, now and at each boot. Disable the start at boot of those from source to target.
+source, now and at each boot. Disable the start at boot of the copiers from source to target.
 
 Why now: clients write on target, and source must stay equal for the way back.
 
 Clients may notice: nothing.
 
-Way back: stop these copiers, and disable their start at boot.
+Way back: stop the copiers from target to source, and disable their start at boot.
 
-Proof: only these copiers run or start at boot, and each cluster has recorded who leads. Each partition of
-source is mirrored from target, and none failed.
+Proof: only the copiers from target to source run or start at boot, and each cluster has recorded which
+cluster leads. Each partition of source is mirrored from target, and none has failed.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _POLL_S, _MOST_S = 0.5, 300.0
 class TurnFacts:
     """Facts for the step turn.
 
-    copiers: those to source. there: those to target. ends: where logs end, with target as the source of the
-    copiers that run now. failed: partitions that are not mirrored, and why.
+    copiers: the copiers to source. there: the copiers to target. ends: where the logs end, with target as the
+    source of the copiers that run now. failed: texts about the partitions that are not mirrored.
     """
 
     copiers: Copiers
@@ -145,7 +145,11 @@ def _mirror_back(held: bool, seen: str) -> Finding:
 
 
 def _has_reached(ends: BothEnds | None, end: int | None) -> bool:
-    """Return whether the copy has reached an offset. end: the offset, or None if it is unknown."""
+    """Return whether the copy has reached an offset.
+
+    ends: the ends of the partition's logs, or None if they are unknown. end: the offset, or None if it is
+    unknown.
+    """
     return end is not None and ends is not None and ends.target is not None and ends.target >= end
 
 

@@ -17,25 +17,28 @@ from zkmigrate.topics.topic_move.facts import backward_unit, forward_unit
 from zkmigrate.topics.topic_move.section import mirror_hosts
 
 _SPLIT = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)$")
-"""A variable that systemd splits into words, so that it may hold options."""
+"""The pattern of a variable whose value systemd splits into words, so that it may contain several options."""
 _IN_WORD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LINE = re.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*)$""")
-"""A line of an EnvironmentFile with one value."""
+"""The pattern of a line in an EnvironmentFile that sets a single variable."""
 
 
 @dataclass(frozen=True)
 class UnitTopics:
-    """The topics that a unit's command names. unclear: why there may be others; empty if these are all."""
+    """The topics that a unit copies, as its command names them.
+
+    unclear: the reason why there may be further topics; empty if all are known.
+    """
 
     topics: frozenset[str]
     unclear: str = ""
 
 
 def variables(text: str) -> dict[str, str] | None:
-    """Return the values that an EnvironmentFile of systemd sets, or None if they are not certain.
+    """Return the variables that an EnvironmentFile of systemd sets, or None if they are not certain.
 
-    They are not certain with escapes, continued lines, or quotation marks within a value, for which systemd
-    has rules of its own.
+    They are not certain if the file has escapes, continued lines, or quotation marks within a value, because
+    systemd has rules of its own for these.
     """
     lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
     matched = [_LINE.match(line) for line in lines]
@@ -46,7 +49,10 @@ def variables(text: str) -> dict[str, str] | None:
 
 
 def _environment(look: Look, host: str, facts: HostFacts) -> dict[str, str]:
-    """Return the variables of a unit's files, where the last file wins; none if a file cannot be read."""
+    """Return the variables that a unit's environment files set, or none if a file cannot be read.
+
+    If several files set a variable, the last file wins.
+    """
     found: dict[str, str] = {}
     for path in start_commands(facts.unit).files:
         told = look.file(host, path)
@@ -60,7 +66,10 @@ def _environment(look: Look, host: str, facts: HostFacts) -> dict[str, str]:
 
 
 def _expand(words: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
-    """Replace variables as systemd does. A variable without a value stays as it is."""
+    """Yield the words with variables replaced by their values, as systemd does.
+
+    A variable without a value stays as it is.
+    """
     for word in words:
         split = _SPLIT.match(word)
         if split and split[1] in values:
@@ -70,7 +79,10 @@ def _expand(words: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
 
 
 def unit_topics(reading: Reading[HostFacts], values: Mapping[str, str]) -> UnitTopics:
-    """Read the topics from the command of a unit, as systemd shows it. values: its variables."""
+    """Return the topics that the command of a unit names.
+
+    reading: the state of the unit, in which systemd shows the command. values: the unit's variables.
+    """
     if not isinstance(reading, Seen):
         return UnitTopics(frozenset(), str(reading))
     shown = {"ExecStart": reading.value.unit.get("ExecStart", "")}
@@ -85,7 +97,10 @@ def unit_topics(reading: Reading[HostFacts], values: Mapping[str, str]) -> UnitT
 
 
 def read_unit_topics(c: Context, look: Look) -> dict[tuple[str, str], UnitTopics]:
-    """Read the topics of both directions' units on each mirror host, by host and unit."""
+    """Read the topics of the units of both directions on each mirror host.
+
+    Returns the topics by host and unit.
+    """
     units = forward_unit(c), backward_unit(c)
     told = look.each(
         mirror_hosts(c.inventory), lambda host: {unit: _read_unit(look, host, unit) for unit in units}
@@ -99,7 +114,10 @@ def _read_unit(look: Look, host: str, unit: str) -> UnitTopics:
 
 
 def check_units(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[str]) -> Iterator[Finding]:
-    """Check that each unit copies only topics of the set. A command that cannot be read is a warning."""
+    """Check that each unit copies only topics of the set.
+
+    A command that cannot be read gives only a warning. found: the topics by host and unit.
+    """
     for (host, unit), one in found.items():
         others = sorted(one.topics - {*topics})
         unknown = not others and one.unclear

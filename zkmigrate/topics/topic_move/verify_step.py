@@ -1,12 +1,13 @@
-"""What: look how clients and copiers do after the switch.
+"""What: check the state of clients and copiers after the switch.
 
-Why now: a client that did not come along shows only once the applications are open.
+Why now: clients that did not switch can be found only once the applications are open.
 
-Clients may notice: nothing; it only reads.
+Clients may notice: nothing, because this step only reads.
 
-Way back: the same playbook with source and target exchanged.
+Way back: run the same playbook with source and target exchanged.
 
-Proof: every application is open on target, its clients are connected, and the mirror of source is sound.
+Proof: every application is open on target, its clients are connected, and the mirror from target to source is
+sound.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from zkmigrate.topics.topic_move.section import move_of, switched
 class VerifyFacts:
     """Facts for the step verify.
 
-    survey: how topics, groups and ACLs compare, with target as the source of the mirror.
+    survey: a comparison of topics, groups and ACLs, with target as the source of the mirror.
     """
 
     gateways: Gateways
@@ -83,7 +84,7 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
 
 
 def left_ports(found: Gateways) -> Finding:
-    """Return the finding about clients that still connect to ports of the cluster that was left."""
+    """Return the finding about clients that still connect to ports of the cluster that they left."""
     left = {
         f"{host}:{name}": app.on_left_ports for (host, name), app in found.at.items() if app.on_left_ports
     }

@@ -1,6 +1,6 @@
-"""Decide what a switch does about trouble between its hold and its opening, for each phase.
+"""Decide how a switch reacts to trouble between its hold and its opening, for each phase.
 
-docs/reference/topic-move.md shows these decisions as a table, which a test compares with :func:`decide`.
+docs/reference/topic-move.md shows these decisions as a table. A test compares the table with :func:`decide`.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ STEPS = WindowSteps(
     serves="check",
     opens="open",
 )
-"""The steps of the window, in which the applications' requests wait."""
+"""The steps of the window, which is the time in which the applications' requests wait."""
 
 NONE_SEALED = Phase.ARMED.until(Phase.SEALED)
-"""The phases before the first SEAL is sent: every gateway opens by itself, on source."""
+"""The phases before the first order ``seal``, in which every gateway opens on source by itself."""
 
 # Between SEAL and OPEN no request is answered on either side, so both ways are free. To turn back does not
 # help if a gateway cannot be reached, because it would stay sealed. Only a leak or a blocked step turns back.
@@ -70,10 +70,10 @@ _SEALED: dict[Trouble, Decision] = {
 
 
 def decide(phase: Phase, trouble: Trouble) -> Decision:
-    """Return the decision for one trouble in one phase.
+    """Return the decision for one kind of trouble in one phase.
 
-    Before SEAL the run turns back at any trouble, which only makes clients wait. After OPEN the decision is
-    always ``GO``, because clients write on target.
+    Before the step seal the run turns back at any trouble, because this only makes clients wait. After the
+    step open the decision is always ``GO``, because clients write on target.
     """
     if phase is Phase.OPEN:
         return Decision.GO
@@ -83,8 +83,8 @@ def decide(phase: Phase, trouble: Trouble) -> Decision:
 def decide_finding(phase: str, finding: Finding, _policy: Policy) -> Decision:
     """Return the decision for a finding of the watch or of a step.
 
-    phase: the id of the last step with an effect, or an empty text before the first. An unknown finding means
-    that a query had no answer.
+    phase: the id of the last step with an effect, or an empty text before the first such step. A finding with
+    the result unknown means that a query had no answer.
     """
     if finding.id in {t.value for t in Trouble}:
         trouble = Trouble(finding.id)
@@ -96,7 +96,7 @@ def decide_finding(phase: str, finding: Finding, _policy: Policy) -> Decision:
 
 
 def without_operator(all_sealed: bool) -> Word:
-    """Return the answer to a question that no operator answers.
+    """Return the answer that counts if no operator answers the run's question.
 
     all_sealed: whether the step seal is done.
     """
@@ -104,21 +104,21 @@ def without_operator(all_sealed: bool) -> Word:
 
 
 BACK_S = 1.0
-"""The seconds that remain for the way back before the hold ends by itself."""
+"""The seconds that the way back needs before the hold ends by itself."""
 MESSAGE_S, SERVICE_S, LEAST_S = 3.0, 30.0, 0.5
-"""Seconds for one question or order, for the start or stop of a copier, and the least for either."""
+"""Time limits in seconds: for one query or order, for the start or stop of a copier, and the least limit."""
 
 
 def deadline_s(c: Context) -> float:
-    """Return the seconds from the first HOLD within which the way back must start."""
+    """Return the number of seconds after the first hold by which the way back must have started."""
     hold_s = move_of(c.inventory).topic_move.hold_ms / 1000
     return max(hold_s - BACK_S, hold_s / 2)
 
 
 def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[float, float]:
-    """Return how many seconds one message of a query or change may take, and all of its messages together.
+    """Return two time limits in seconds: for one message of a query or change, and for all its messages.
 
-    The arguments are those of ``WindowSpec.limits``. Before the hold nothing is limited, because no client
+    The arguments are those of ``WindowSpec.limits``. Before the hold there is no limit, because no client
     waits.
     """
     if STEPS.reached(phase) is Phase.ARMED:
@@ -134,7 +134,10 @@ _EVERY_S, _IN_A_ROW = 0.5, 2
 
 
 def probes(inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
-    """Return the probe that checks whether every gateway answers. It notes their statuses for the report."""
+    """Return the probe that checks whether every gateway answers.
+
+    The probe notes the statuses of the gateways for the report.
+    """
     missed: Counter[str] = Counter()
 
     def findings() -> Iterator[Finding]:
@@ -154,14 +157,17 @@ _WORST = (Stand.UNHEARD, Stand.SEALED, Stand.LEASED, Stand.FINISHING, Stand.AFTE
 
 
 def state_of(app: AppSeen, source: str) -> Stand:
-    """Return the state of an application at a gateway. source: the cluster that it is to leave."""
+    """Return the state of an application at a gateway.
+
+    source: the name of the cluster that the application is to leave.
+    """
     if app.gate in ("open", "settling"):
         return Stand.BEFORE if app.route == source else Stand.AFTER
     return {"held": Stand.LEASED, "sealed": Stand.SEALED, "gone": Stand.FINISHING}[app.gate]
 
 
 def _states(inventory: Inventory, look: Look) -> dict[str, Stand]:
-    """Return the worst state of the applications at each gateway, by host."""
+    """Return for each gateway's host the worst state of an application there, in the order of ``_WORST``."""
     found = parse_statuses(inventory, statuses(inventory, look))
     source = move_of(inventory).topic_move.source
     of_host: dict[str, list[Stand]] = {host: [] for host in gateway_hosts(inventory)}
@@ -198,4 +204,4 @@ WINDOW = WindowSpec(
     renews=False,
     unattended=UNATTENDED,
 )
-"""The window as the rehearsal and the switch use it."""
+"""The rules of the window, as the rehearsal and the switch use them."""

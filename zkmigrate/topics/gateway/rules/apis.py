@@ -1,8 +1,8 @@
 """List the kinds of request that the gateway supports, and the versions of each.
 
-It does not support topic ids, leaders in answers (KIP-951), the last fetched epoch (FETCH 12), transactions
-of version 2 (KIP-890), KIP-848 and share groups, or requests between brokers. Nor does it support answers
-with addresses that a client can get from METADATA.
+The gateway does not support topic ids, leaders in answers (KIP-951), the last fetched epoch (FETCH 12),
+transactions of version 2 (KIP-890), KIP-848 and share groups, or requests between brokers. It does not
+support other requests for addresses either, because clients can get these from METADATA.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Api:
-    """A kind of request.
+    """A kind of request that the gateway serves.
 
     schema: the name of Kafka's message.
-    least, most: the first and last version served.
-    listed: the first version listed in the answer to API_VERSIONS, if clients expect an older one than
+    least, most: the first and the last version that the gateway serves.
+    listed: the first version that the answer to API_VERSIONS lists, if clients expect an older one than
     ``least``.
-    free: it changes nothing, so it is served while an application is held.
-    look: the fields of the request that are read.
-    streamed: the rest of the request is passed on unread.
-    rewritten: its answer is changed.
-    denied: Kafka's error that answers it on a read-only listener, or 0 if it is served there. A kind with
-    ``GroupId`` in ``look`` is denied only for mirrored groups.
+    free: whether the request changes nothing, so that it is served while an application is held.
+    look: the names of the request's fields that the gateway reads.
+    streamed: whether the gateway passes the rest of the request on without reading it.
+    rewritten: whether the gateway changes the answer.
+    denied: Kafka's error code with which a read-only listener answers the request, or 0 if it serves the
+    request. A kind with ``GroupId`` in ``look`` is denied only for groups whose offsets a mirror commits.
     """
 
     key: int
@@ -40,7 +40,7 @@ class Api:
 
     @property
     def name(self) -> str:
-        """The name in capitals, as in Kafka's documentation."""
+        """The name of the request in capitals, as in Kafka's documentation."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.schema).upper()
 
 
@@ -50,7 +50,7 @@ MEMBERS = frozenset({JOIN_GROUP, HEARTBEAT, SYNC_GROUP})
 """Requests that only members of a group send."""
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _TOPIC, _GROUP, _CLUSTER, _TRANSACTION = 29, 30, 31, 53
-"""Kafka's errors ``…_AUTHORIZATION_FAILED``: every client knows them and does not retry."""
+"""Kafka's error codes ``…_AUTHORIZATION_FAILED``. Every client knows these codes and does not retry."""
 
 APIS = {
     one.key: one
@@ -92,7 +92,7 @@ APIS = {
         Api(47, "OffsetDelete", 0, 0, denied=_GROUP),
     )
 }  # fmt: skip
-"""The requests that are offered, by Kafka's number."""
+"""The requests that the gateway offers to clients, by Kafka's number of the request."""
 
 _NOT_OFFERED = {
     23: "OFFSET_FOR_LEADER_EPOCH",
@@ -107,7 +107,7 @@ _NOT_OFFERED = {
     79: "SHARE_ACKNOWLEDGE",
     88: "STREAMS_GROUP_HEARTBEAT",
 }
-"""Names of some requests that are not offered."""
+"""Names of some requests that the gateway does not offer, by Kafka's number of the request."""
 
 
 def name_of(key: int) -> str:
@@ -117,11 +117,14 @@ def name_of(key: int) -> str:
 
 
 Ranges = dict[int, tuple[int, int]]
-"""The first and last version of each request, by its number."""
+"""The first and the last version of each request, by Kafka's number of the request."""
 
 
 def offered(clusters: list[Ranges]) -> Ranges:
-    """Return the versions of each request that all clusters support and the gateway serves."""
+    """Return the versions of each request that all clusters support and the gateway serves.
+
+    clusters: for each cluster, the versions that its brokers support.
+    """
     found: Ranges = {}
     for key, api in APIS.items():
         if any(key not in one for one in clusters):

@@ -1,4 +1,4 @@
-"""Track which clients came back after an application's last switch, and which ones may fetch already."""
+"""Track which clients came back after an application's last switch, and which clients may fetch already."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ MOST_TOLD = 20
 """The most clients that the status names."""
 
 Client = tuple[str, str]
-"""Client id and address. Two consumers with one id on one machine count as one."""
+"""A client id and the client's address.
+
+Two consumers with the same id on the same machine count as one client.
+"""
 
 
 class _Table(dict[Client, float]):
-    """Clients, each with a time.
+    """A table of clients, each with a time in seconds.
 
-    In a table of ``MOST_CLIENTS`` a new client displaces the oldest client of the address that has the most.
+    When the table holds ``MOST_CLIENTS`` clients, a new client displaces another one. That is the oldest
+    client of the address that has the most clients.
     """
 
     def __init__(self) -> None:
@@ -31,7 +35,7 @@ class _Table(dict[Client, float]):
         self._groups = Groups[Client]()
 
     def put(self, client: Client, time: float = 0.0) -> float:
-        """Add a client, unless it is there already. Return its time."""
+        """Add a client with a time, unless the table has the client already. Return the client's time."""
         if client in self:
             return self[client]
         if len(self) >= MOST_CLIENTS:
@@ -44,10 +48,10 @@ class _Table(dict[Client, float]):
 
 
 class Rejoined:
-    """Members of groups, and the clients that their groups have confirmed.
+    """A record of the clients that are members of groups, and of those that their groups have confirmed.
 
-    Confirmations count since the last switch or long hold. wall: seconds since the epoch. now: seconds of a
-    monotonic clock.
+    A switch or a long hold ends every confirmation. In the methods, ``wall`` is a time in seconds since the
+    epoch, and ``now`` is a time in seconds of a monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -65,11 +69,11 @@ class Rejoined:
         self._confirmed.put(client)
 
     def state(self, now: float, flipped: float, *, closed: bool) -> None:
-        """Note the state of the application.
+        """Record whether the application's requests wait, and end confirmations that are no longer valid.
 
-        flipped: the time of the last switch, 0 without one. closed: whether its requests wait. A wait of
-        ``LONG_S`` or longer ends all confirmations, because HEARTBEAT requests wait too, and a group may lose
-        its members.
+        flipped: the time of the last switch, 0 if there was none. closed: whether the application's requests
+        wait. A wait of ``LONG_S`` seconds or longer ends all confirmations, because HEARTBEAT requests wait
+        too, and a group may lose its members.
         """
         self._switched(flipped)
         if closed:
@@ -86,12 +90,12 @@ class Rejoined:
             self._begun, self._confirmed = _Table(), _Table()
 
     def may_fetch(self, client: Client, flipped: float, wall: float, now: float) -> bool:
-        """Return True if a client's FETCH may get records.
+        """Return True if the gateway may answer a client's FETCH with records.
 
-        flipped: the time of the last switch, 0 without one.
+        flipped: the time of the last switch, 0 if there was none.
 
-        A member of a group that has not confirmed it waits at most ``MEMBER_S``. Any other client waits at
-        most ``SYNC_S``, once, and only after a switch.
+        A member of a group waits at most ``MEMBER_S`` seconds for its group to confirm it. Any other client
+        waits at most ``SYNC_S`` seconds, once, and only after a switch.
         """
         self._switched(flipped)
         if client in self._confirmed:
@@ -105,9 +109,9 @@ class Rejoined:
 
 
 class Returned:
-    """Clients that were connected at the last switch of an application, and whether they came back.
+    """The clients that were connected at the last switch of an application, and whether they came back.
 
-    All times are seconds of one clock.
+    All times are seconds of the same clock.
     """
 
     def __init__(self) -> None:
@@ -117,9 +121,9 @@ class Returned:
         self._first = self._last = 0.0
 
     def flipped(self, clients: Iterable[Client], now: float) -> None:
-        """Start to wait for the clients that are connected at a switch.
+        """Start to wait for the clients that are connected at the time of a switch.
 
-        Clients still missing from a recent switch remain missing.
+        Clients that have not come back since a recent switch are still waited for.
         """
         before = self._missing if now - self._flipped < FLIPPED_S else {}
         missing = dict.fromkeys((*before, *clients))
@@ -127,7 +131,7 @@ class Returned:
         self._flipped, self._back = now, 0
 
     def connected(self, client: Client, now: float) -> None:
-        """Note that a client has come back, because it has sent a request."""
+        """Record that a client has sent a request, which means that the client has come back."""
         if client in self._missing:
             del self._missing[client]
             self._last = now - self._flipped
@@ -135,7 +139,7 @@ class Returned:
             self._back += 1
 
     def body(self) -> dict[str, Any]:
-        """Return the counts ready for JSON, or an empty dict before the first switch."""
+        """Return the counts of clients as a dict for JSON, which is empty before the first switch."""
         if self._flipped == -math.inf:
             return {}
         return {
@@ -148,5 +152,5 @@ class Returned:
 
 
 def names_of(clients: Iterable[Client]) -> list[str]:
-    """Return the first ``MOST_TOLD`` clients as text."""
+    """Return the first ``MOST_TOLD`` clients, each as text."""
     return [f"{id} at {address}" for id, address in islice(clients, MOST_TOLD)]

@@ -9,25 +9,25 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 _OWN_V6, _NEAR_V6 = 64, 48
-"""The bits of an IPv6 address that belong to one client, and to one site (RFC 6177)."""
+"""The number of leading bits of an IPv6 address that identify a client, and a site (RFC 6177)."""
 _MOST_CACHED = 10_000
 
 
 @lru_cache(_MOST_CACHED)
 def share(address: str) -> str:
-    """Return the name under which a client's address gets its share of all limits.
+    """Return the address block whose clients share one part of every limit.
 
-    It is an IPv4 address itself, or the /64 of an IPv6 address, because one client may use all addresses in
-    it.
+    That is the IPv4 address itself, or the /64 block of an IPv6 address, because one client may use every
+    address of such a block.
     """
     return _block(address, 32, _OWN_V6)
 
 
 @lru_cache(_MOST_CACHED)
 def near(address: str) -> str:
-    """Return the block around an address, which often has one owner.
+    """Return the larger block around an address: a /24 for IPv4, and a /48 for IPv6.
 
-    It is a /24 for IPv4 and a /48 for IPv6.
+    All addresses of such a block often have the same owner.
     """
     return _block(address, 24, _NEAR_V6)
 
@@ -45,26 +45,29 @@ def _block(address: str, v4: int, v6: int) -> str:
 
 
 class Groups(Generic[T]):
-    """Items in groups, and the group that has the most items. Each operation takes constant time."""
+    """A collection of items in groups, which finds the group with the most items.
+
+    Each operation takes constant time.
+    """
 
     def __init__(self) -> None:
         self._items: dict[str, dict[T, None]] = {}
         self._sized: dict[int, dict[str, None]] = {}
-        """The groups by the number of their items."""
+        """The groups by the number of items in each."""
         self._most = 0
 
     def __contains__(self, group: str) -> bool:
         return group in self._items
 
     def add(self, item: T, group: str) -> None:
-        """Add an item that the group does not have yet."""
+        """Add an item to a group that does not have it yet."""
         items = self._items.setdefault(group, {})
         items[item] = None
         self._resize(group, len(items) - 1, len(items))
         self._most = max(self._most, len(items))
 
     def remove(self, item: T, group: str) -> None:
-        """Remove an item that the group has."""
+        """Remove an item from a group that has it."""
         items = self._items[group]
         del items[item]
         self._resize(group, len(items) + 1, len(items))
@@ -82,13 +85,13 @@ class Groups(Generic[T]):
             self._sized.setdefault(now, {})[group] = None
 
     def largest(self) -> tuple[str, T]:
-        """Return a group that has the most items, and its oldest item."""
+        """Return the name of a group that has the most items, and the oldest item of that group."""
         group = next(iter(self._sized[self._most]))
         return group, next(iter(self._items[group]))
 
 
 class Crowd(Generic[T]):
-    """Items with the address that each one came from, the oldest first."""
+    """A collection of items, the oldest first, each with the address that it came from."""
 
     def __init__(self) -> None:
         self._address: dict[T, str] = {}
@@ -105,7 +108,7 @@ class Crowd(Generic[T]):
         return item in self._address
 
     def add(self, item: T, address: str) -> None:
-        """Add an item, unless it is there already."""
+        """Add an item that came from an address, unless the collection has it already."""
         if item in self._address:
             return
         self._address[item] = address
@@ -113,7 +116,7 @@ class Crowd(Generic[T]):
         self._shares.setdefault(near(address), Groups()).add(item, share(address))
 
     def discard(self, item: T) -> None:
-        """Remove an item, if it is there."""
+        """Remove an item if the collection has it."""
         address = self._address.pop(item, None)
         if address is not None:
             self._near.remove(item, near(address))
@@ -122,10 +125,10 @@ class Crowd(Generic[T]):
                 del self._shares[near(address)]
 
     def first(self) -> T:
-        """Return the item to remove if there are too many.
+        """Return the item to remove when the collection has too many items.
 
-        In the block of addresses that has the most items, it is the oldest item of the address that has the
-        most.
+        First the block of addresses with the most items is found, then the address in that block with the
+        most items. The result is the oldest item of that address.
         """
         block, _ = self._near.largest()
         return self._shares[block].largest()[1]

@@ -1,6 +1,6 @@
-"""Build answers that refuse a request, with an error code for each topic, partition or name in it.
+"""Build answers that refuse a request, with an error code for each topic, partition or name in the request.
 
-A request and its answer have the same structure, so Kafka's definitions of both are enough.
+A request and its answer have the same structure, so Kafka's definitions of both messages are enough.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from zkmigrate.topics.gateway.rules.layout import SIZES, FrameError, Walk, varint, within
 
 MOST_ITEMS = 20_000
-"""The most topics, partitions and tagged fields of a request that is answered, counted together."""
+"""The most topics, partitions and tagged fields, counted together, of a request that can be answered here."""
 
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _ERROR = "ErrorCode"
@@ -36,17 +36,17 @@ def read(walk: Walk, schema: Mapping[str, Any], version: int) -> Mapping[str, An
 def written(
     schema: Mapping[str, Any], version: int, request: Mapping[str, Any], error: int, why: str
 ) -> bytes:
-    """Return the body of an answer that has the error code in every field for one.
+    """Return the body of an answer that has the error code in each of its error fields.
 
-    request: the fields of the request, which are copied to fields of the same name. error: Kafka's error
-    code. why: the error message, where the answer has one.
+    request: the fields of the request, which are copied to the answer's fields of the same name. error:
+    Kafka's error code. why: the error message, for answers that have a field for it.
     """
     flexible = within(schema.get("flexibleVersions"), version)
     return _Writer(version, flexible, _SHORT.pack(error), why.encode()).fields(schema["fields"], request)
 
 
 def _untagged(fields: Fields, version: int) -> Iterator[Mapping[str, Any]]:
-    """Yield the fields of a version that are not tagged."""
+    """Yield the fields that exist in a version of a message and are not tagged."""
     for one in fields:
         if within(one["versions"], version) and not within(one.get("taggedVersions"), version):
             yield one
@@ -113,9 +113,10 @@ class _Writer:
         return self._text(request.get(name, empty), kind)
 
     def _array(self, one: Mapping[str, Any], request: Mapping[str, Any]) -> bytes:
-        """Encode an array.
+        """Encode an array of the answer.
 
-        It has one item for each item of the request's array if items have an error, else none.
+        If the items of the array have an error code, the result has one item for each item of the request's
+        array of the same name. Otherwise the result has no items.
         """
         fields = one.get("fields", ())
         items = next((told for told in request.values() if isinstance(told, list)), [])
@@ -133,7 +134,7 @@ class _Writer:
 
 
 def _has_error_code(fields: Fields, version: int) -> bool:
-    """Return True if one of these fields, or of their inner fields, is an error code."""
+    """Return True if one of the fields is an error code, or contains an error code in its own fields."""
     return any(
         one["name"].endswith(_ERROR) or _has_error_code(one.get("fields", ()), version)
         for one in _untagged(fields, version)

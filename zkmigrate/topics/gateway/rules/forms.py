@@ -1,4 +1,4 @@
-"""Check the fields and values of orders and of the record."""
+"""Check the fields and values of orders, and of the gateway's record on disk."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ _Verb = Annotated[str, StringConstraints(pattern=r"^[a-z]+$", max_length=20)]
 
 
 class FormError(ValueError):
-    """Raised when fields are missing, unknown or have values that are not allowed. The text names each."""
+    """Raised when fields are missing, unknown, or have invalid values. The text names the fields."""
 
 
 class Strict(BaseModel):
-    """A form without conversions: it refuses text for a number, a number for a bool, NaN and infinity."""
+    """A pydantic model that does not convert values.
+
+    It refuses a text in place of a number and a number in place of a bool. It also refuses NaN and infinity.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -49,13 +52,20 @@ class _Routed(Strict):
 
 
 class KeptApp(_Routed):
-    """An application in the record. flipped: when it last switched, in seconds since the epoch."""
+    """The recorded state of an application.
+
+    flipped: the time of its last switch, in seconds since the epoch.
+    """
 
     fencing: _Fencing
 
 
 class Kept(Strict):
-    """The content of the record. done: each order as text and its answer, by operation id."""
+    """The content of the gateway's record.
+
+    done: by operation id, a pair of the order as text and the gateway's answer. apps: the state of each
+    application by name.
+    """
 
     version: Literal[2]
     done: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
@@ -63,7 +73,7 @@ class Kept(Strict):
 
 
 class _Former(Strict):
-    """The record of an earlier version, with one fencing number for all applications."""
+    """The content of a record of version 1, which has a single fencing number for all applications."""
 
     version: Literal[1]
     fencing: _Fencing
@@ -75,14 +85,14 @@ _T = TypeVar("_T", bound=BaseModel)
 
 
 def order(fields: object) -> Order:
-    """Return the order with these fields. Raises FormError."""
+    """Return an order with the given fields. Raises FormError if the fields are not valid."""
     return Order(**checked(_Order, fields).model_dump())
 
 
 def record(fields: object) -> Kept:
-    """Check a record, and return it.
+    """Check the fields of a record of version 1 or 2, and return them as a record of version 2.
 
-    Each application gets the fencing number of a record of version 1, which has only one. Raises FormError.
+    The only fencing number of version 1 becomes the fencing number of each application. Raises FormError.
     """
     if not isinstance(fields, dict) or fields.get("version") != 1:
         return checked(Kept, fields)
@@ -92,7 +102,7 @@ def record(fields: object) -> Kept:
 
 
 def checked(form: type[_T], fields: object) -> _T:
-    """Check fields against a form, and return them. Raises FormError that names the first mistakes."""
+    """Return the fields as a model of the given class. Raises FormError, which names the first mistakes."""
     try:
         return form.model_validate(fields)
     except ValidationError as error:
@@ -111,7 +121,10 @@ def _mistake(error: Any) -> str:
 
 
 def _shorten(value: object) -> str:
-    """Return the beginning of a value as text. Python refuses to print integers of thousands of digits."""
+    """Return the beginning of a value as text.
+
+    Integers need a case of their own, because Python refuses to print integers of thousands of digits.
+    """
     try:
         return repr(value)[:60]
     except ValueError:

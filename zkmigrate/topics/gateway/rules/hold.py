@@ -1,4 +1,4 @@
-"""Decide how orders change an application's route and hold, and what happens to its requests meanwhile."""
+"""Decide how orders change an application's route and hold, and how its requests are served meanwhile."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, 
 from zkmigrate.topics.gateway.rules.messages import Head
 
 SYNC_S = 10.0
-"""The most seconds that a client's FETCH gets no records after a switch, counted from its first FETCH on."""
+"""The most seconds after a switch in which a client's FETCH gets no records, from its first FETCH on."""
 MEMBER_S = 60.0
-"""The most seconds that a group member's FETCH gets no records before its SYNC_GROUP is answered."""
+"""The most seconds in which the FETCH of a group's member gets no records until SYNC_GROUP is answered."""
 LONG_S = 3.0
-"""The seconds of a hold after which a group may have lost members.
+"""The length of a hold, in seconds, after which a group may have lost members.
 
-Brokers allow no session below 6 seconds, and members send a HEARTBEAT three times in a session.
+Brokers allow no session timeout below 6 seconds, and members send three HEARTBEAT requests in that time.
 """
 FLIPPED_S = 600.0
 """Seconds after which a switch no longer affects FETCH."""
@@ -24,13 +24,13 @@ MOST_TTL_MS = 600_000
 
 
 class Gate(enum.Enum):
-    """The gate of an application, which decides which requests are served.
+    """The gate of an application, which decides which of its requests the gateway serves.
 
     OPEN: all requests.
-    SETTLING: all but FETCH.
-    HELD: only those that neither read nor change data, until the lease ends.
+    SETTLING: all requests except FETCH.
+    HELD: only requests that neither read nor change data, until the lease ends.
     SEALED: the same requests as HELD, without a lease.
-    GONE: the same requests as HELD, on the new route, until ``unhold`` or a time limit.
+    GONE: the same requests as HELD, on the new route, until the order ``unhold`` or a time limit.
     """
 
     OPEN = "open"
@@ -44,13 +44,13 @@ class Gate(enum.Enum):
 class App:
     """The state of an application.
 
-    route: its current cluster.
-    staged: the cluster to which ``go`` will route it.
+    route: the cluster that serves it now.
+    staged: the cluster to which the order ``go`` will route it.
     hold: the operation id of its hold.
-    until: when its lease ends, in seconds of a monotonic clock.
+    until: the time when its lease ends, in seconds of a monotonic clock, or None without a lease.
     lapsed: whether a lease has ended by itself.
-    flipped: the time of the last switch in seconds since the epoch, 0 without one.
-    flips: the number of switches.
+    flipped: the time of its last switch in seconds since the epoch, 0 if there was none.
+    flips: how many times it has switched.
     fencing: the highest fencing number of its orders.
     """
 
@@ -67,7 +67,10 @@ class App:
 
 @dataclass(frozen=True)
 class Refused:
-    """The refusal of an order. why: what was seen and what is needed."""
+    """The refusal of an order.
+
+    why: a text that says what was seen and what is needed.
+    """
 
     why: str
 
@@ -76,9 +79,9 @@ class Refused:
 class Order:
     """An order to a gateway.
 
-    fencing: the operator's fencing number. id: the operation id. app: the application. to: a cluster, for
-    ``route``. hold: the operation id of the hold, for ``seal``. ttl_ms: the lease in milliseconds; for ``go``
-    the most time until ``unhold``.
+    fencing: the operator's fencing number. id: the operation id. app: the name of the application. to: the
+    name of a cluster, for ``route``. hold: the operation id of the hold, for ``seal``. ttl_ms: the length of
+    the lease in milliseconds; for ``go``, the longest time until ``unhold``.
     """
 
     fencing: int
@@ -95,7 +98,7 @@ _LEASED = ("settle", "hold", "unseal")
 
 
 def lapsed(app: App, now: float) -> App:
-    """Return the application as it is at a time. If its lease has ended, its gate is open."""
+    """Return an application as it is at a time, with an open gate if its lease has ended by then."""
     if app.until is None or now < app.until:
         return app
     opened = replace(app, gate=Gate.OPEN, hold="", until=None)
@@ -111,10 +114,11 @@ def carry_out(
     in_flight: int,
     unsure: Sequence[str] = (),
 ) -> App | Refused:
-    """Return the application after an order, or the reason why the order is refused.
+    """Return the application after an order, or a refusal that says why the order cannot be carried out.
 
     now, wall: the current time in seconds, of a monotonic clock and since the epoch. in_flight: the number of
-    unanswered requests. unsure: the batches whose outcome their clients do not know, as text.
+    the application's unanswered requests. unsure: descriptions of the batches whose outcome is not known to
+    the clients that sent them.
     """
     if order.verb in _LEASED and not 0 < order.ttl_ms <= MOST_TTL_MS:
         return Refused(f"a lease of {order.ttl_ms} ms is not possible; needed: 1 to {MOST_TTL_MS}")
@@ -178,14 +182,14 @@ def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> Ap
 
 
 class Act(enum.Enum):
-    """What the gateway does with a request.
+    """The ways in which the gateway can treat a request.
 
-    FORWARD: send it to the broker.
-    REWRITE: send it, and change its answer.
-    PARK: let it wait, then decide again.
-    ANSWER: answer it in the gateway.
+    FORWARD: send the request to the broker.
+    REWRITE: send the request to the broker, and change the answer.
+    PARK: let the request wait, then decide again.
+    ANSWER: answer the request in the gateway.
     REFUSE: close the connection.
-    EMPTY: answer it in the gateway after a moment, without records, so that the client asks again.
+    EMPTY: answer the request in the gateway after a moment, without records, so that the client asks again.
     """
 
     FORWARD = "forward"
@@ -198,17 +202,21 @@ class Act(enum.Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision about a request. why: the reason, for PARK, REFUSE and EMPTY."""
+    """A decision on how the gateway treats a request.
+
+    why: the reason, if ``act`` is PARK, REFUSE or EMPTY.
+    """
 
     act: Act
     why: str = ""
 
 
 def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
-    """Decide what the gateway does with a request at a gate.
+    """Decide how the gateway treats a request of an application whose gate is in a given state.
 
-    synced: whether the client's group allows it to fetch. It is True if the client's SYNC_GROUP was answered
-    since the switch, if its group has confirmed it since a long hold, or if neither is needed.
+    head: the header of the request. synced: whether the client may fetch records already, as far as its group
+    is concerned. This is False for a client that is still to be confirmed by its group after a switch or a
+    long hold.
     """
     api = head.api
     if api is None:
@@ -230,7 +238,7 @@ def _not_served(head: Head) -> str:
 
 
 def parks(gate: Gate, api: Api) -> str:
-    """Return why a request has to wait at a gate, or an empty text if it need not."""
+    """Return why a request has to wait at a gate, or an empty text if it need not wait."""
     match gate:
         case Gate.OPEN:
             return ""

@@ -1,4 +1,4 @@
-"""Read and change chosen fields of a message by its schema, in one walk over the bytes.
+"""Read and change chosen fields of a message by its schema, in one pass over the bytes.
 
 All other bytes stay as they are. Formats: Kafka's protocol guide and KIP-482 (compact types, tagged fields).
 A schema is one of Kafka's own message definitions, which kafka-python includes.
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from zkmigrate.topics.gateway.rules.seen import MOST_NAMES
 
 EPOCHS = frozenset({"LeaderEpoch", "CurrentLeaderEpoch", "CommittedLeaderEpoch"})
-"""Fields that carry a leader epoch, in every message that the gateway offers."""
+"""The names of the fields that hold a leader epoch, in every message that the gateway offers."""
 
 SIZES = {"int8": 1, "bool": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
@@ -23,20 +23,20 @@ _NONE = _INT.pack(-1)
 _VARINT_BYTES, _VARINT_MOST = 5, (1 << 32) - 1
 _ENDLESS = 1 << 15
 MOST_TEXT, MOST_TAGS = (1 << 15) - 1, 64
-"""The longest text in bytes, as in brokers, and the most tagged fields in one place.
+"""The longest text in bytes, which is the brokers' limit too, and the most tagged fields in one place.
 
-Kafka uses only a few.
+Kafka itself uses only a few tagged fields.
 """
 SLICE = 1024
-"""How many bytes of a message are read at a time, so that no message delays the others for long."""
+"""The bytes of a message that are read at a time, so that no message delays other connections for long."""
 
 T = TypeVar("T")
 Where = Callable[[int], tuple[str, int]]
-"""A function that returns the host and port of the listener for a node."""
+"""A function that returns the host and port of the listener for a broker's node id."""
 
 
 class FrameError(ValueError):
-    """Raised for a message that breaks a rule, so that its connection is closed.
+    """Raised for a message that breaks a rule of the protocol, or a limit. Its connection is then closed.
 
     what: the kind of mistake, such as size, length, count, number, rest, api, order, time, memory, login or
     place.
@@ -49,10 +49,11 @@ class FrameError(ValueError):
 
 @dataclass(slots=True)
 class Walk:
-    """A message and the position up to which it was read.
+    """A message, and the position up to which it was read.
 
-    pieces: the changed message up to ``kept``. seen: the fields that were read. todo: the remaining steps,
-    those of the innermost array last.
+    kept: the position up to which ``pieces`` contains the message. pieces: the message with its changes, in
+    parts. seen: the fields that were read, by name. todo: the remaining steps; the steps of the innermost
+    array come last.
     """
 
     data: bytes | bytearray
@@ -64,7 +65,7 @@ class Walk:
     todo: list[Iterator[_Part]] = field(default_factory=list)
 
     def go(self, most: int) -> bool:
-        """Read about ``most`` bytes more. Return True if the end was reached. Raises FrameError."""
+        """Read about ``most`` more bytes. Return True if the end was reached. Raises FrameError."""
         until = self.at + most
         while self.todo:
             for part in self.todo[-1]:
@@ -79,13 +80,13 @@ class Walk:
         return True
 
     def slices(self) -> Generator[None, None, Walk]:
-        """Read to the end, and yield after each slice. Return this walk. Raises FrameError."""
+        """Read the message to its end, and yield after each slice. Return this walk. Raises FrameError."""
         while not self.go(SLICE):
             yield
         return self
 
     def take(self, count: int) -> int:
-        """Skip a number of bytes. Return where they begin. Raises FrameError."""
+        """Move forward by a number of bytes. Return the position before the move. Raises FrameError."""
         begun, self.at = self.at, self.at + count
         if self.at > len(self.data):
             raise FrameError("length", f"{count} bytes at {begun}, but the frame ends at {len(self.data)}")
@@ -98,7 +99,7 @@ class Walk:
         return int(_INT.unpack_from(self.data, self.take(4))[0])
 
     def varint(self) -> int:
-        """Read an unsigned number of one to five bytes. Raises FrameError."""
+        """Read an unsigned varint of one to five bytes. Raises FrameError."""
         value = 0
         for n in range(_VARINT_BYTES):
             byte = self.data[self.take(1)]
@@ -112,9 +113,9 @@ class Walk:
         return value
 
     def length(self, *, compact: bool, wide: bool) -> int:
-        """Read the length of a text, of bytes or of an array. Return -1 for null.
+        """Read the length of a text, a byte string or an array. Return -1 for null.
 
-        wide: a length that is not compact has four bytes instead of two. Raises FrameError.
+        wide: whether a length that is not compact takes four bytes, and not two. Raises FrameError.
         """
         value = self.varint() - 1 if compact else self.number() if wide else self.short()
         if value < -1 or (value > MOST_TEXT and not wide):
@@ -122,7 +123,7 @@ class Walk:
         return value
 
     def tags(self) -> int:
-        """Skip tagged fields. Return how many there were. Raises FrameError."""
+        """Skip the tagged fields at the current position. Return their number. Raises FrameError."""
         count = self.varint()
         if count > MOST_TAGS:
             raise FrameError("count", f"{count} tagged fields at {self.at}, needed: at most {MOST_TAGS}")
@@ -132,18 +133,18 @@ class Walk:
         return count
 
     def replace(self, begun: int, new: bytes) -> None:
-        """Replace the bytes from ``begun`` up to the current position."""
+        """Replace the bytes from position ``begun`` up to the current position with other bytes."""
         self.pieces += (memoryview(self.data)[self.kept : begun], new)
         self.kept = self.at
 
     def overwrite(self, begun: int, new: bytes, step: int = 1) -> None:
-        """Overwrite bytes from ``begun`` on, one every ``step`` bytes."""
+        """Overwrite bytes of the message from position ``begun`` on, one byte in every ``step`` bytes."""
         if isinstance(self.data, bytes):
             self.data = bytearray(self.data)
         self.data[begun : begun + len(new) * step : step] = new
 
     def done(self) -> bytes | bytearray:
-        """Return the message with all changes."""
+        """Return the message with all changes made so far."""
         if not self.pieces:
             return self.data
         return b"".join((*self.pieces, memoryview(self.data)[self.kept :]))
@@ -156,9 +157,12 @@ _Step = Callable[[Walk], int | None]
 class _Part:
     """A field of a message.
 
-    step: reads the field; for an array it returns the number of items. least: the fewest bytes of the field.
-    fixed: it always has that many bytes, and they are only skipped. inner: the fields of an array's item.
-    name: the name of a field that is read. epochs: the places of leader epochs in a fixed field.
+    step: a function that reads the field; for an array it returns the number of items.
+    least: the fewest bytes that the field can take.
+    fixed: whether the field always takes ``least`` bytes, so that it can be skipped.
+    epochs: in a fixed field, the positions of leader epochs.
+    inner: for an array, the fields of an item.
+    name: the name of the field, if its value is kept.
     """
 
     step: _Step
@@ -171,33 +175,44 @@ class _Part:
 
 @dataclass(frozen=True)
 class Layout:
-    """The fields of one version of a message. first: the fields up to the last one that is read."""
+    """The fields of one version of a message.
+
+    flexible: whether the version has compact types and tagged fields. first: the fields up to the last field
+    whose value is kept.
+    """
 
     parts: tuple[_Part, ...]
     flexible: bool
     first: tuple[_Part, ...] = ()
 
     def start(self, data: bytes | bytearray, where: Where, at: int = 0) -> Walk:
-        """Return a walk at the beginning of a message."""
+        """Return a walk that is at the beginning of a message.
+
+        where: a function that returns the host and port for a node id. at: the position of the message in the
+        data.
+        """
         return Walk(data, where, at, todo=[iter(self.parts)])
 
     def whole(self, data: bytes | bytearray, where: Where, at: int = 0) -> Generator[None, None, Walk]:
-        """Read a whole message from ``at`` on, slice by slice. Return the walk. Raises FrameError."""
+        """Read a whole message from position ``at`` on, slice by slice.
+
+        Returns the walk. Raises FrameError.
+        """
         walk = yield from self.start(data, where, at).slices()
         if walk.at != len(data):
             raise FrameError("rest", f"{len(data) - walk.at} bytes follow the message")
         return walk
 
     def begin(self, data: bytes | bytearray, where: Where, at: int = 0) -> Generator[None, None, Walk]:
-        """Read a message up to the last field of interest, slice by slice.
+        """Read a message up to the last field whose value is kept, slice by slice.
 
-        Return the walk. Raises FrameError.
+        Returns the walk. Raises FrameError.
         """
         return (yield from Walk(data, where, at, todo=[iter(self.first)]).slices())
 
 
 def finished(steps: Generator[None, None, T]) -> T:
-    """Run a generator of slices to its end without a pause. Return its result."""
+    """Run a generator to its end without a pause, and return the generator's result."""
     while True:
         try:
             next(steps)
@@ -223,8 +238,9 @@ def within(text: str | None, version: int) -> bool:
 def layout(schema: Mapping[str, Any], version: int, look: Collection[str] = ()) -> Layout:
     """Return the layout of a version of a message.
 
-    look: the top-level fields to read. An array field gives the names of its items, or None if it is null
-    (empty in a version without null), which means all items.
+    look: the names of the top-level fields whose values are kept. The value of an array is the set of its
+    items' names. The value is None if the array is null, or if it is empty in a version that has no null.
+    Kafka takes such an array as all items.
     """
     flexible = within(schema.get("flexibleVersions"), version)
     parts = tuple(_parts(schema["fields"], version, flexible, look))
@@ -285,7 +301,7 @@ def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection
 
 
 def _skip(count: int, *epochs: int) -> _Part:
-    """Return a part that skips ``count`` bytes, and sets the leader epochs at these positions to -1."""
+    """Return a part that skips ``count`` bytes, and sets the leader epochs at the given positions to -1."""
 
     def step(walk: Walk) -> None:
         begun = walk.take(count)
@@ -340,7 +356,7 @@ def _array(inner: Sequence[_Part], flexible: bool) -> _Step:
 
 
 def _names(name: str, inner: Sequence[_Part], flexible: bool, nullable: bool) -> _Step:
-    """Return the step of an array of which only the names of the items are read."""
+    """Return the step that reads an array, and keeps only the names of its items."""
     least = _least(inner)
 
     def step(walk: Walk) -> int:
@@ -352,9 +368,9 @@ def _names(name: str, inner: Sequence[_Part], flexible: bool, nullable: bool) ->
 
 
 def _name(array: str, read: _Step) -> _Step:
-    """Return the step that reads the name of an item.
+    """Return the step that reads the name of an array's item.
 
-    One name above the limit is kept, to show that there are more.
+    One name more than the limit is kept, so that a reader sees that names are missing.
     """
 
     def step(walk: Walk) -> None:
@@ -367,12 +383,15 @@ def _name(array: str, read: _Step) -> _Step:
 
 
 def _least(inner: Sequence[_Part]) -> int:
-    """Return the fewest bytes of an array's item."""
+    """Return the fewest bytes that an item of an array can take."""
     return max(1, sum(part.least for part in inner))
 
 
 def _count(walk: Walk, least: int, flexible: bool) -> int:
-    """Read the number of items of an array. Return -1 for null. Raises FrameError."""
+    """Read the number of items of an array. Return -1 for null. Raises FrameError.
+
+    least: the fewest bytes of an item, from which the highest possible number follows.
+    """
     count = walk.length(compact=flexible, wide=True)
     if count * least > len(walk.data) - walk.at:
         raise FrameError("count", f"{count} items at byte {walk.at} do not fit into the frame")
@@ -380,7 +399,10 @@ def _count(walk: Walk, least: int, flexible: bool) -> int:
 
 
 def _address(flexible: bool) -> _Step:
-    """Return the step that replaces host and port after a node id. A node id of -1 means no node."""
+    """Return the step that replaces the host and port after a node id.
+
+    The node id -1 means that there is no node.
+    """
 
     def step(walk: Walk) -> None:
         node = int(_INT.unpack_from(walk.data, walk.at - 4)[0])

@@ -29,29 +29,30 @@ Schemas = Callable[[str], Mapping[str, Any]]
 _HEADER, _CORRELATION, _RANGE = struct.Struct(">hhi"), struct.Struct(">i"), struct.Struct(">hhh")
 _COUNT, _LENGTH = struct.Struct(">I"), struct.Struct(">H")
 LEAST = _HEADER.size + 2
-"""The fewest bytes of a request: its header without a client id."""
+"""The smallest size of a request in bytes: a header without a client id."""
 _FETCH_EPOCHS, _FETCH_TOPICS, _FETCH_PARTITION, _FETCH_EPOCH, _NO_EPOCH = 9, 25, 28, 4, b"\xff" * 4
-"""The first version of FETCH with leader epochs, and the sizes that are needed to find them.
+"""The first version of FETCH with leader epochs, and the sizes that are needed to find these epochs.
 
 The sizes are the bytes before the topics, the bytes of each partition, and the position of the epoch in a
-partition. The last value means no epoch. Version 12 changes all of them.
+partition. The last value is the epoch that means no epoch. Version 12 changes all these sizes.
 """
 LONG = 4096
-"""The largest FETCH, in bytes, whose epochs are checked without a pause."""
+"""The largest FETCH, in bytes, that is searched for leader epochs without a pause."""
 _ERROR = ("ErrorCode",)
 _LOGIN = ("ErrorCode", "AuthBytes")
 UNSUPPORTED_VERSION, _UNSUPPORTED_MECHANISM = 35, 33
 _NOT_LED = (6).to_bytes(2, "big")
 _BEGINS, _SESSIONS, _NEAREST = 5, 7, 11
-"""The first versions of FETCH whose answers have the log's start, a session, and a preferred replica."""
+"""The first versions of FETCH whose answers have a log start offset, a session, and a preferred replica."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""The SASL mechanisms that are passed on. Others were not tested."""
+"""The SASL mechanisms that the gateway passes on. Other mechanisms were not tested."""
 
 
 class Head(NamedTuple):
     """The header of a request.
 
-    client: its client id, or an empty text. body: the position where the message begins.
+    key: Kafka's number of the request. correlation: the correlation id. client: the client id, or an empty
+    text. body: the position where the header ends and the message begins.
     """
 
     key: int
@@ -62,18 +63,21 @@ class Head(NamedTuple):
 
     @property
     def api(self) -> Api | None:
-        """The kind of request, or None if the gateway does not offer it in this version."""
+        """The kind of request, or None if the gateway does not offer the request in this version."""
         api = APIS.get(self.key)
         return api if api and api.least <= self.version <= api.most else None
 
 
 def nowhere(_node: int) -> tuple[str, int]:
-    """Raise AssertionError, because a message without addresses has no node to look up."""
+    """Raise AssertionError. This stands for the lookup of addresses in messages that contain none."""
     raise AssertionError("the request has no address")
 
 
 class Messages:
-    """A reader and writer of messages. schemas: returns Kafka's definition of a message."""
+    """A reader and writer of Kafka's messages.
+
+    schemas: a function that returns Kafka's definition of a message by its name.
+    """
 
     def __init__(self, schemas: Schemas) -> None:
         @cache
@@ -87,9 +91,9 @@ class Messages:
         self._schemas, self._flexible, self._layout = schemas, flexible, of
 
     def head(self, frame: Bytes, at: int = 0) -> Head:
-        """Read the header of a request that begins at ``at``.
+        """Read the header of a request that begins at position ``at``.
 
-        frame: the request; its first bytes are enough. Raises FrameError.
+        frame: the bytes of the request; its first bytes are enough. Raises FrameError.
         """
         if len(frame) < at + LEAST:
             raise FrameError("size", f"the request has {len(frame) - at} bytes; needed: at least {LEAST}")
@@ -108,8 +112,8 @@ class Messages:
     ) -> Generator[None, None, tuple[Bytes, Mapping[str, Any]]]:
         """Read a request slice by slice, and remove its leader epochs.
 
-        Returns the request for the broker, and the fields that were read. frame: the whole request, or the
-        beginning of a streamed one. Raises FrameError.
+        Returns the request for the broker, and the values of the fields that were read. frame: the whole
+        request, or the beginning of a request that is streamed. Raises FrameError.
         """
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Request", head.version, api.look)
@@ -121,7 +125,7 @@ class Messages:
 
     @staticmethod
     def acks_end(head: Head, frame: Bytes) -> int:
-        """Return where the field acks of a PRODUCE ends. Raises FrameError."""
+        """Return the position after the field acks of a PRODUCE request. Raises FrameError."""
         walk = Walk(frame, nowhere, head.body)
         walk.take(max(0, walk.length(compact=head.version >= producers.COMPACT, wide=False)))
         walk.take(2)
@@ -130,8 +134,8 @@ class Messages:
     def read_answer(self, head: Head, frame: Bytes, where: Where) -> Generator[None, None, Bytes]:
         """Rewrite an answer slice by slice, with the gateway's addresses and without leader epochs.
 
-        frame: the answer from its correlation id on. where: returns the gateway's host and port for a node.
-        Raises FrameError.
+        Returns the new answer. frame: the answer from its correlation id on. where: a function that returns
+        the gateway's host and port for a node id. Raises FrameError.
         """
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Response", head.version, ())
@@ -139,9 +143,9 @@ class Messages:
         return walk.done()
 
     def denied(self, head: Head, frame: Bytes, error: int, why: str) -> bytes:
-        """Return an answer that refuses a request with an error for each name in it.
+        """Return an answer that refuses a request with an error for each name in the request.
 
-        frame: the whole request. Raises FrameError.
+        frame: the whole request. error: Kafka's error code. why: the error message. Raises FrameError.
         """
         api, flexible = APIS[head.key], self._flexible(head.key, head.version)
         asked = read(Walk(frame, nowhere, head.body), self._schemas(f"{api.schema}Request"), head.version)
@@ -149,10 +153,10 @@ class Messages:
         return _CORRELATION.pack(head.correlation) + (b"\0" if flexible else b"") + told
 
     def not_led(self, head: Head, frame: Bytes) -> bytes:
-        """Return the answer to a FETCH of a broker that leads none of the partitions.
+        """Return the answer to a FETCH that a broker gives if it leads none of the partitions.
 
-        It has no records, no fetch session, and NOT_LEADER_OR_FOLLOWER for each partition. frame: the whole
-        request. Raises FrameError.
+        The answer has no records and no fetch session, and NOT_LEADER_OR_FOLLOWER for each partition. frame:
+        the whole request. Raises FrameError.
         """
         version = head.version
         asked = read(Walk(frame, nowhere, head.body), self._schemas("FetchRequest"), version)
@@ -177,7 +181,10 @@ class Messages:
         return walk.at
 
     def initiated(self, head: Head, frame: Bytes, rename: Callable[[int], int]) -> bytes:
-        """Return an answer to INIT_PRODUCER_ID with its producer id replaced. Raises FrameError."""
+        """Return an answer to INIT_PRODUCER_ID in which the producer id is replaced.
+
+        rename: a function that returns the new id for the old id. Raises FrameError.
+        """
         begun = self._body_start(self._layout("InitProducerIdResponse", head.version, ()), frame)
         return bytes(frame[:begun]) + producers.initiated(bytes(frame[begun:]), rename)
 
@@ -188,10 +195,11 @@ class Messages:
         return bool(walk.seen["ErrorCode"] == 0)
 
     def logged_in(self, head: Head, frame: Bytes) -> bool:
-        """Return True if an answer to SASL_AUTHENTICATE ends a login. Raises FrameError.
+        """Return True if an answer to SASL_AUTHENTICATE completes a login. Raises FrameError.
 
-        PLAIN ends with no bytes; SCRAM ends with the server's proof, ``v=`` (RFC 5802, section 7). The first
-        answer of SCRAM has no error either, though the client has proven nothing by then.
+        With PLAIN, the last answer is empty. With SCRAM, it is the server's proof, which begins with ``v=``
+        (RFC 5802, section 7). The first answer of SCRAM has no error either, although the client has proven
+        nothing by then.
         """
         told = self._layout("SaslAuthenticateResponse", head.version, _ERROR)
         begun = self._body_start(told, frame)
@@ -205,7 +213,7 @@ class Messages:
 def without_epochs(head: Head, frame: bytes) -> bool:
     """Return True if no partition of a FETCH has a leader epoch.
 
-    Returns False also if that cannot be checked quickly. frame: the whole request.
+    Returns False also if this cannot be checked quickly. frame: the whole request.
     """
     if head.version < _FETCH_EPOCHS:
         return True
@@ -237,10 +245,10 @@ def correlation(frame: Bytes) -> int:
 
 
 def ranges(frame: Bytes, version: int) -> tuple[int, Ranges]:
-    """Return the error and the versions in an answer to API_VERSIONS.
+    """Return the error code and the supported versions from an answer to API_VERSIONS.
 
-    version: the version of the request. A broker that does not support it answers in version 0. Raises
-    FrameError.
+    version: the version of the request. A broker that does not support this version answers in version 0.
+    Raises FrameError.
     """
     walk = Walk(frame, nowhere, _CORRELATION.size)
     error = walk.short()
@@ -255,7 +263,10 @@ def ranges(frame: Bytes, version: int) -> tuple[int, Ranges]:
 
 
 def versions(head: Head, error: int, found: Ranges) -> bytes:
-    """Return an answer to API_VERSIONS without features. Its header is never flexible."""
+    """Return an answer to API_VERSIONS that lists no features.
+
+    The header of this answer is the old one in every version. found: the versions of each request to list.
+    """
     version = 0 if error == UNSUPPORTED_VERSION else head.version
     compact = version >= 3
     end = b"\0" if compact else b""
@@ -267,18 +278,18 @@ def versions(head: Head, error: int, found: Ranges) -> bytes:
 
 
 def too_new(head: Head) -> bytes:
-    """Return the answer to API_VERSIONS of an unsupported version.
+    """Return the answer to an API_VERSIONS request of a version that is not supported.
 
-    It makes the client ask again in a supported one.
+    The answer makes the client ask again in a version that is supported.
     """
     api = APIS[API_VERSIONS]
     return versions(head, UNSUPPORTED_VERSION, {API_VERSIONS: (api.least, api.most)})
 
 
 def other_mechanism(head: Head, mechanisms: Sequence[str] = MECHANISMS) -> bytes:
-    """Return the answer to SASL_HANDSHAKE with a mechanism that is not passed on.
+    """Return the answer to a SASL_HANDSHAKE that asks for a mechanism that is not passed on.
 
-    mechanisms: those that are.
+    mechanisms: the mechanisms that are passed on, which the answer lists.
     """
     names = b"".join(text(one, compact=False) for one in mechanisms)
     error = _UNSUPPORTED_MECHANISM.to_bytes(2, "big")
@@ -286,7 +297,7 @@ def other_mechanism(head: Head, mechanisms: Sequence[str] = MECHANISMS) -> bytes
 
 
 def principal(mechanism: str, token: bytes | None) -> str | None:
-    """Return the user's name in a client's first SASL message, or None if it has none.
+    """Return the user's name from a client's first SASL message, or None if the message has no name.
 
     The formats are those of RFC 4616 (PLAIN) and RFC 5802 (SCRAM).
     """

@@ -1,4 +1,4 @@
-"""Carry out orders: check fencing numbers and operation ids, and keep a record for a restart."""
+"""Carry out orders: check fencing numbers and operation ids, and build the record for a restart."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from zkmigrate.topics.gateway.rules import forms
 from zkmigrate.topics.gateway.rules.hold import VERBS, App, Gate, Order, Refused, carry_out, lapsed
 
 MOST_ANSWERS = 1000
-"""The most operation ids that are remembered."""
+"""The most operation ids that the gateway remembers."""
 MOST_STEP = 1_000_000
-"""How far a fencing number may be above the highest one of the gateway.
+"""How much higher than the gateway's highest fencing number the next fencing number may be.
 
-Locks count up one by one. A number that an operator mistypes must leave some for them.
+The lock of a run increases the fencing number by one. If an operator types a wrong number, enough higher
+numbers must remain for later runs.
 """
 VERSION = 2
 
@@ -25,7 +26,10 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to an order. outcome: done, refused, fenced or failed."""
+    """The answer to an order.
+
+    outcome: done, refused, fenced or failed.
+    """
 
     outcome: str
     text: str
@@ -33,10 +37,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class State:
-    """The state that orders change.
+    """The part of the gateway's state that orders change.
 
-    apps: the applications by name. done: each order as text and its answer, by operation id, the oldest
-    first.
+    apps: the applications by name. done: by operation id, the oldest first, a pair of the order as text and
+    the outcome of the order.
     """
 
     apps: Mapping[str, App]
@@ -49,12 +53,15 @@ class State:
 
 
 def fresh(apps: Mapping[str, str]) -> State:
-    """Return the state before the first order. apps: the cluster of each application."""
+    """Return the state before the first order.
+
+    apps: by name of the application, the cluster that serves it.
+    """
     return State({name: App(route) for name, route in apps.items()}, {})
 
 
 def at(state: State, now: float) -> State:
-    """Return the state as it is at a time: the gates of applications whose lease has ended are open."""
+    """Return the state as it is at a time, with open gates for all applications whose leases have ended."""
     return replace(state, apps={name: lapsed(app, now) for name, app in state.apps.items()})
 
 
@@ -67,9 +74,9 @@ def take(
     in_flight: int,
     unsure: Sequence[str] = (),
 ) -> tuple[State, Answer]:
-    """Return the state after an order, and the answer to it.
+    """Return the state after an order, and the answer to the order.
 
-    state: the result of :func:`at` for ``now``. in_flight, unsure: see
+    state: the result of :func:`at` for the time ``now``. in_flight, unsure: see
     :func:`zkmigrate.topics.gateway.rules.hold.carry_out`.
     """
     app = state.apps.get(order.app)
@@ -107,7 +114,10 @@ def take(
 
 
 def durable(state: State) -> dict[str, Any]:
-    """Return the content of the record. Leases are not recorded, so a gateway that starts again has none."""
+    """Return the content of the record, without leases.
+
+    A gateway that starts again therefore has no leases.
+    """
     return {
         "version": VERSION,
         "done": {id: list(pair) for id, pair in state.done.items()},
@@ -126,10 +136,10 @@ def durable(state: State) -> dict[str, Any]:
 
 
 def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, object]) -> State:
-    """Return the state that a record holds.
+    """Return the state that was saved in a record.
 
     apps: the configured cluster of each application. clusters: the configured clusters. An application that
-    the record lacks starts on its configured cluster. Raises RecordError.
+    the record does not contain starts on its configured cluster. Raises RecordError.
     """
     try:
         told = forms.record(record)

@@ -1,9 +1,9 @@
-"""Track PRODUCE requests whose outcome the client does not know, so that it may send them again.
+"""Track PRODUCE requests whose outcome the client does not know, because the client may send them again.
 
-A broker recognizes a retry of an idempotent producer. The other cluster does not: after a switch the retry
-would be a second record. So no application leaves its cluster while such an outcome is open. An outcome is
-settled once the same batch, or a later one of its producer, was answered, or when clients have given up. Only
-the headers of batches are read, not their records.
+A broker recognizes the retry of an idempotent producer. The brokers of the other cluster do not: after a
+switch the retry would add the records a second time. So no application leaves its cluster while such an
+outcome is open. An outcome is settled once the same batch, or a later one of its producer, was answered, or
+when clients have given up. Only the headers of batches are read, not their records.
 """
 
 from __future__ import annotations
@@ -18,28 +18,35 @@ from zkmigrate.topics.gateway.rules.layout import MOST_TEXT, FrameError, Walk
 from zkmigrate.topics.gateway.rules.seen import LONGEST
 
 DELIVERY_S = 300.0
-"""The seconds after which clients have given a record up, from librdkafka's message.timeout.ms.
+"""The seconds after which every client has given up a record, which is librdkafka's message.timeout.ms.
 
 Java's delivery.timeout.ms is 120 s.
 """
 MOST_OPEN, MOST_PARTS, MOST_TOLD = 10_000, 250, 5
-"""The most open outcomes of an application, parts that are read of a request, and names in the status."""
+"""Three limits: open outcomes of an application, parts read of one request, and names in the status."""
 _UNSURE = frozenset({7, 20})
-"""REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND: the records are in the log, and the client retries."""
+"""The error codes REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+
+The records are in the log nevertheless, and the client retries.
+"""
 _SETTLED = frozenset({0, 46})
-"""No error, and DUPLICATE_SEQUENCE_NUMBER, which clients treat as success."""
+"""The error codes for no error and for DUPLICATE_SEQUENCE_NUMBER, which clients treat as success."""
 _COMPACT, _RECORD_ERRORS, _LOG_START = 9, 8, 5
-"""The first versions with compact types, errors of single records, and the log's start in the answer."""
+"""The first versions of PRODUCE with compact types, with errors of single records, and with the log start."""
 _HEADER, _MAGIC_AT, _MAGIC = 61, 16, 2
 _BATCH = struct.Struct(">17xI2xi16xqhi4x")
-"""The fields of a batch's header: CRC, last offset's delta, producer id, epoch and first sequence number."""
+"""The format of a batch's header: CRC, last offset delta, producer id, epoch and first sequence number."""
 _MOST_TAGS = 8
 """The most tagged fields in one place of a PRODUCE whose batches are read. Kafka defines none."""
 _INT, _ONE, _SEQUENCES = struct.Struct(">i"), b"\0\0\0\1", 1 << 31
 
 
 class Written(NamedTuple):
-    """A batch of records. producer, epoch, first: -1 if the producer is not idempotent."""
+    """A batch of records that a client sent.
+
+    producer, epoch, first: the producer id, its epoch and the first sequence number, each -1 for a producer
+    that is not idempotent. last: the last sequence number. crc: the checksum of the batch.
+    """
 
     topic: str
     partition: int
@@ -61,9 +68,9 @@ Errors = Mapping[tuple[str, int], int]
 
 
 class Headers:
-    """A reader of the batches in a PRODUCE request that comes in pieces.
+    """A reader that collects the headers of batches from a PRODUCE request that arrives in pieces.
 
-    found: the batches. whole: whether all of them were read.
+    found: the batches read so far. whole: whether all batches of the request were read.
     """
 
     def __init__(self, version: int, message: bytes = b"") -> None:
@@ -100,10 +107,10 @@ class Headers:
 
 
 def single(version: int, message: bytes) -> bool:
-    """Return True if the first bytes of a PRODUCE request hold all headers of its batches.
+    """Return True if the first bytes of a PRODUCE request certainly hold the headers of all its batches.
 
     This is the case if the request has one partition and no transactional id. Returns False also if the first
-    bytes do not show that.
+    bytes do not show whether this is the case.
     """
     if version >= _COMPACT:
         name = message[8] if message[:1] == b"\0" and message[7:8] == b"\2" else 0
@@ -115,15 +122,15 @@ def single(version: int, message: bytes) -> bool:
 
 
 def part_to_remember(version: int, message: bytes, left: int) -> bytes | Headers:
-    """Return what is remembered of a PRODUCE until its answer.
+    """Return the part of a PRODUCE request that is remembered until the request is answered.
 
-    message: its first bytes. left: how many bytes follow.
+    message: the first bytes of the request after its header. left: how many bytes follow.
     """
     return message if not left or single(version, message) else Headers(version, message)
 
 
 def headers(version: int, kept: bytes | Headers) -> Headers:
-    """Return the batches of a request from the result of :func:`part_to_remember`."""
+    """Return the batch headers in the result of :func:`part_to_remember`."""
     if isinstance(kept, Headers):
         return kept
     found = Headers(version, kept)
@@ -132,11 +139,14 @@ def headers(version: int, kept: bytes | Headers) -> Headers:
 
 
 _Reading = Generator[int, bytes, Any]
-"""A generator that yields how many bytes it needs next, or how many to skip as a negative number."""
+"""A generator that yields how many bytes it needs next; a negative number means bytes to skip."""
 
 
 def _reading(compact: bool, found: list[Written]) -> _Reading:
-    """Read the message of a PRODUCE. Return True if all of it was read."""
+    """Read the message of a PRODUCE request, and append its batches to ``found``.
+
+    compact: whether the version has compact types. Returns True if all of the message was read.
+    """
     yield from _text(compact)  # the transactional id
     yield -6  # acks and timeout
     read = 0
@@ -204,16 +214,20 @@ def _tags() -> _Reading:
 
 
 def unsure(version: int, frame: bytes | bytearray) -> bool:
-    """Return True if an answer to PRODUCE makes the client resend records that are in the log already."""
+    """Return True if an answer to PRODUCE makes the client resend records that are in the log already.
+
+    frame: the answer from its correlation id on.
+    """
     if 7 not in frame and 20 not in frame:  # most answers end here: a search for one byte is fast
         return False
     return not _UNSURE.isdisjoint(errors(version, frame).values())
 
 
 def errors(version: int, frame: bytes | bytearray) -> Errors:
-    """Return the errors in an answer to PRODUCE by topic and partition, as far as its first bytes hold them.
+    """Return the error codes in an answer to PRODUCE by topic and partition.
 
-    frame: the answer from its correlation id on.
+    frame: the answer from its correlation id on, or the first bytes of the answer. Partitions after these
+    bytes are left out.
     """
     compact, found = version >= _COMPACT, dict[tuple[str, int], int]()
     walk = Walk(frame, _nowhere, 4)
@@ -252,9 +266,10 @@ def _nowhere(_node: int) -> tuple[str, int]:
 
 
 class Outcomes:
-    """The open outcomes of an application.
+    """The open outcomes of an application: batches of which clients do not know whether they were written.
 
-    delivery_s: seconds after which clients have given up. All times are seconds of one clock.
+    delivery_s: the seconds after which clients have given up a batch. All times are seconds of the same
+    clock.
     """
 
     def __init__(self, delivery_s: float = DELIVERY_S) -> None:
@@ -267,8 +282,9 @@ class Outcomes:
     def record_lost(self, client: str, wrote: Headers | None, now: float, told: Errors | None = None) -> None:
         """Record that a client does not know the outcome of a request.
 
-        wrote: its batches, or None if they were not read. told: the errors in an answer that the client did
-        not get. A batch that the broker rejected there was not written, so its outcome is not open.
+        client: the client id. wrote: the batches of the request, or None if they were not read. told: the
+        error codes in an answer that the client did not receive. If the broker rejected a batch in that
+        answer, the batch was not written, so its outcome is not open.
         """
         for one in wrote.found if wrote is not None else ():
             error = 0 if told is None else told.get((one.topic, one.partition), 0)
@@ -278,7 +294,11 @@ class Outcomes:
             self._miss(client, now)
 
     def record_answer(self, client: str, wrote: Headers | None, told: Errors, now: float) -> None:
-        """Record that a client has received the answer to a request."""
+        """Record that a client has received the answer to a request.
+
+        client: the client id. wrote: the batches of the request, or None if they were not read. told: the
+        error codes in the answer.
+        """
         for one in wrote.found if wrote is not None else ():
             error = told.get((one.topic, one.partition))
             if error in _SETTLED:
@@ -293,20 +313,22 @@ class Outcomes:
         """Forget all open outcomes."""
         self._open: dict[tuple[str, int, int], dict[Written, float]] = {}
         self._sorted: dict[tuple[str, int, int, int], list[Written]] = {}
-        """The same batches by their keys from :func:`_line`, each list in order of sequence numbers."""
+        """The batches with an open outcome by their key from :func:`_line`, each list sorted by sequence
+        number."""
         self._count = 0
         self._unread: dict[str, float] = {}
 
     def names(self, now: float) -> list[str]:
-        """Return the open outcomes as text."""
+        """Return a description of each open outcome."""
         self._expire(now)
         unread = [f"client {name!r}, a request that could not be read" for name in self._unread]
         return [*(str(one) for batches in self._open.values() for one in batches), *unread]
 
     def body(self, now: float) -> dict[str, Any]:
-        """Return the open outcomes ready for JSON.
+        """Return the open outcomes as a dict for JSON.
 
-        left_s: seconds until all of them are closed, because clients have given up by then.
+        The value left_s is the number of seconds until all outcomes are closed, because clients have given up
+        by then.
         """
         names = self.names(now)
         times = [*(at for batches in self._open.values() for at in batches.values()), *self._unread.values()]
@@ -328,10 +350,11 @@ class Outcomes:
         self._unread[name] = now
 
     def _settle(self, one: Written) -> None:
-        """Close the outcomes that an answered batch settles.
+        """Close the outcomes that are known because a batch was answered.
 
-        They are the batch itself, if this is a retry, and what its producer sent before, because producers
-        send in order. Without a producer id only the same bytes are settled.
+        These are the outcome of the batch itself, if it is a retry, and those of earlier batches of its
+        producer, because a producer sends in order. Without a producer id, only the outcome of a batch with
+        the same bytes is closed.
         """
         line = self._sorted.get(_line(one), [])
         if one.producer < 0:
@@ -368,10 +391,10 @@ class Outcomes:
 
 
 def _line(one: Written) -> tuple[str, int, int, int]:
-    """Return the key of the batches that can settle one another.
+    """Return the key that a batch shares with all batches whose answers can close its outcome.
 
-    They have topic, partition, producer id and epoch in common, or the CRC instead of the epoch if there is
-    no producer id.
+    The key consists of topic, partition, producer id and epoch. Without a producer id, the CRC takes the
+    place of the epoch.
     """
     return *one[:3], one.crc if one.producer < 0 else one.epoch
 
@@ -381,5 +404,8 @@ def _place(one: Written) -> int:
 
 
 def _span(line: list[Written], first: int, last: int) -> tuple[int, int]:
-    """Return where the sequence numbers from ``first`` to ``last`` begin and end in a sorted list."""
+    """Return the start and the end of the slice of ``line`` with sequence numbers from ``first`` to ``last``.
+
+    line: batches sorted by sequence number.
+    """
     return bisect_left(line, first, key=_place), bisect_right(line, last, key=_place)

@@ -1,4 +1,4 @@
-"""Hold the configuration as the gateway uses it: ports, applications, and the node of each port."""
+"""Hold the configuration as the gateway uses it: ports, applications, and the broker behind each port."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any
 from zkmigrate.topics.gateway.rules.apis import Api
 
 OTHERS = "others"
-"""The application of all clients that no other application selects."""
+"""The name of the application for all clients that are selected by no other application."""
 
 
 @dataclass(frozen=True, order=True)
 class Port:
-    """A port of a listener, through which clients reach one node of one cluster."""
+    """A port of a listener, through which clients reach one broker of one cluster.
+
+    node: the node id of the broker.
+    """
 
     listener: str
     cluster: str
@@ -24,9 +27,10 @@ class Port:
 
 @dataclass(frozen=True)
 class Who:
-    """A selection of clients.
+    """The conditions that select the clients of an application.
 
-    An empty field selects all clients. client_ids: patterns with ``*`` for any characters.
+    An empty field selects all clients. client_ids: patterns in which ``*`` stands for any characters.
+    principals: names of users.
     """
 
     listener: str = ""
@@ -34,7 +38,7 @@ class Who:
     principals: Sequence[str] = ()
 
     def is_(self, listener: str, client_id: str, principal: str) -> bool:
-        """Return True if a client is selected."""
+        """Return True if the conditions select a client."""
         if self.listener and self.listener != listener:
             return False
         if self.principals and principal not in self.principals:
@@ -44,19 +48,19 @@ class Who:
 
 @dataclass(frozen=True)
 class Reading:
-    """A read-only listener.
+    """The settings of a read-only listener.
 
-    cluster: the cluster that serves it, whatever the routes of applications are. groups: patterns of the
-    groups whose offsets a mirror commits there, so that clients may not commit them.
+    cluster: the cluster that serves the listener, even if applications are routed to another one. groups:
+    patterns of the groups whose offsets a mirror commits there, so that clients may not commit them.
     """
 
     cluster: str
     groups: Sequence[str] = ()
 
     def error(self, api: Api, fields: Mapping[str, Any]) -> int:
-        """Return Kafka's error for a request, or 0 if it is served.
+        """Return Kafka's error code to answer a request with, or 0 if the request is served.
 
-        fields: the fields that were read from it.
+        fields: the values of the fields that were read from the request.
         """
         group = fields.get("GroupId")
         if group is not None and not any(fnmatchcase(group, one) for one in self.groups):
@@ -68,9 +72,10 @@ class Reading:
 class Plan:
     """The configuration as the gateway uses it.
 
-    clusters: ``host:port`` of each broker by cluster and node. ports: the TCP port of each. advertise: by
-    listener, the host that clients connect to. apps: the applications by name; the first one that selects a
-    client gets it. reading: the read-only listeners.
+    clusters: ``host:port`` of each broker, by cluster and node id. ports: the TCP port number of each port.
+    advertise: by listener, the host that clients connect to. apps: by application, the conditions that select
+    its clients; the first application that matches a client gets it. reading: the read-only listeners by
+    name.
     """
 
     clusters: Mapping[str, Mapping[int, str]]
@@ -80,7 +85,10 @@ class Plan:
     reading: Mapping[str, Reading] = field(default_factory=dict)
 
     def app(self, listener: str, client_id: str, principal: str) -> str:
-        """Return the application of a client. For a read-only listener, return the name of the listener."""
+        """Return the name of the application that a client belongs to.
+
+        On a read-only listener, the name of the listener is returned.
+        """
         if listener in self.reading:
             return listener
         for name, who in self.apps.items():
@@ -89,20 +97,20 @@ class Plan:
         return OTHERS
 
     def address(self, listener: str, cluster: str, node: int) -> tuple[str, int]:
-        """Return the host and port where clients reach a node.
+        """Return the host and port of a listener where clients reach a broker.
 
-        For a node that the configuration lacks, return those of the first node. It refuses requests for
-        partitions that it does not lead.
+        If the configuration does not contain the broker, the host and port of the cluster's first broker are
+        returned. That broker refuses requests for partitions that it does not lead.
         """
         nodes = self.clusters[cluster]
         known = node if node in nodes else min(nodes)
         return self.advertise[listener], self.ports[Port(listener, cluster, known)]
 
     def brokers(self, port: Port, route: str) -> list[str]:
-        """Return the brokers to try for a connection to a port, as ``host:port``.
+        """Return the brokers to try for a connection to a port, each as ``host:port``.
 
-        For a port of another cluster than the route's, these are all brokers of the route. The first one is
-        the node at the same position.
+        If the port belongs to another cluster than ``route``, these are all brokers of ``route``. The first
+        broker is then the one at the same position in its cluster as the port's broker.
         """
         nodes = self.clusters[route]
         if port.cluster == route:

@@ -1,9 +1,9 @@
-"""Rename producer ids across switches, so that a broker takes a returning producer for a new one.
+"""Rename producer ids across switches, so that a broker takes a producer that comes back for a new producer.
 
 A broker remembers the last sequence number of each idempotent producer for a day. The producer keeps counting
-while it writes to another cluster, so after its return its next number would not follow. After each switch
-the broker therefore sees another id. It accepts any first number from this id, and checks the later ones as
-usual. An id that the current cluster assigned is sent back unchanged. Records are not changed; each batch
+while it writes to another cluster, so after its return its next number would not follow. The broker therefore
+sees a different id after each switch. It accepts any first number from a new id, and checks the later numbers
+as usual. An id that the current cluster assigned is sent back unchanged. Records are not changed; each batch
 gets a new CRC.
 """
 
@@ -19,9 +19,9 @@ from zkmigrate.topics.gateway.rules.layout import SLICE, FrameError, Walk
 _STEP, _STRANGE = 1 << 40, 1 << 50
 """The distances between original and renamed producer ids.
 
-Brokers assign ids from 0, in blocks of a thousand. Clients see an id that was assigned after the n-th switch
-n times ``_STEP`` higher. Brokers see an id that was assigned before that switch n + 1 times ``_STRANGE``
-higher, which is still below the mirror's ids.
+Brokers assign ids from 0, in blocks of a thousand. An id that was assigned after the n-th switch is shown to
+clients as n times ``_STEP`` higher. An id that was assigned before that switch is sent to brokers as n + 1
+times ``_STRANGE`` higher, which is still below the ids that the mirror uses.
 """
 _MOST_FLIPS = (1 << 10) - 1
 _LENGTH, _ID = struct.Struct(">i"), struct.Struct(">q")
@@ -34,15 +34,16 @@ Rename = Callable[[int], int]
 def id_for_client(id: int, flips: int) -> int:
     """Return the producer id that clients see for an id that a broker assigned.
 
-    flips: the number of switches.
+    flips: how many times the application has switched.
     """
     return id + _era(flips) * _STEP if 0 <= id < _STEP else id
 
 
 def id_for_broker(id: int, flips: int) -> int:
-    """Return the producer id that a broker sees for the one that a client uses.
+    """Return the producer id that a broker sees for an id that a client uses.
 
-    flips: the number of switches. An id of -1 stays, because its producer is not idempotent.
+    flips: how many times the application has switched. An id of -1 is returned unchanged, because its
+    producer is not idempotent.
     """
     era = _era(flips)
     if id < 0 or id >= _STRANGE:
@@ -57,7 +58,8 @@ def _era(flips: int) -> int:
 def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generator[None, None, None]:
     """Replace the producer ids in a PRODUCE request in place, slice by slice.
 
-    at: the position after the header. Raises FrameError.
+    at: the position after the request's header. rename: a function that returns the new id for the old id.
+    Raises FrameError.
     """
     compact = version >= COMPACT
     walk, last = Walk(frame, _nowhere, at), at
@@ -87,10 +89,10 @@ def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generat
 
 
 def renamed(data: bytearray, at: int, most: int, rename: Rename) -> Generator[None, None, None]:
-    """Replace the producer ids in the record batches from ``at`` to ``most``.
+    """Replace the producer ids in the record batches from position ``at`` to position ``most``.
 
-    Stops at a batch that is damaged or not of format 2, so that the broker refuses it. A new CRC would hide
-    the damage.
+    rename: a function that returns the new id for the old id. The function stops at a batch that is damaged
+    or not of format 2, so that the broker refuses the batch; a new CRC would hide the damage.
     """
     view, last = memoryview(data), at
     while at + _HEADER <= most:
@@ -110,9 +112,10 @@ def renamed(data: bytearray, at: int, most: int, rename: Rename) -> Generator[No
 
 
 def initiated(body: bytes, rename: Rename) -> bytes:
-    """Return an answer to INIT_PRODUCER_ID with its id replaced.
+    """Return an answer to INIT_PRODUCER_ID in which the producer id is replaced.
 
-    body: the answer after its header. Raises FrameError.
+    body: the answer after its header. rename: a function that returns the new id for the old id. Raises
+    FrameError.
     """
     walk = Walk(body, _nowhere)
     walk.take(6)  # throttle time and error

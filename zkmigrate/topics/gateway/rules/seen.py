@@ -1,4 +1,4 @@
-"""Count what the clients of an application do, and which software they use."""
+"""Count the requests of an application's clients, and the software that the clients use."""
 
 from __future__ import annotations
 
@@ -13,36 +13,40 @@ from zkmigrate.clean import inline
 from zkmigrate.topics.gateway.rules.crowd import Groups
 
 MOST_NAMES = 1000
-"""The most names in one table. A further name displaces one of the address that has the most names."""
+"""The most names in one table. A further name displaces a name of the address that has the most names."""
 LONGEST = 249
-"""The most bytes of a name that are kept, in JSON. Kafka's longest topic name has as many."""
+"""The most bytes in JSON that are kept of a name, which is the length of Kafka's longest topic name."""
 MOST_TOLD = 4 << 20
-"""The most bytes of all tables of a status, in JSON."""
+"""The most bytes in JSON of all tables of a status together."""
 ALL, MORE = "*", "(more)"
-"""The names that stand for all topics, and for names that had no room."""
+"""The name that stands for all topics, and the name that stands for names that were left out."""
 
 
 _CUT = "…"
 _ESCAPED = frozenset('"\\')
 """The printable characters of ASCII for which JSON needs two bytes."""
 _NUMBER = 26
-"""The most bytes of a number in JSON, with the separators between it and the names."""
+"""The most bytes of a number in JSON, with the separators around the number."""
 Body = dict[str, dict[str, int]]
-"""The tables of an application, each with numbers by name."""
+"""The tables of an application, by title; each table has numbers by name."""
 
 
 class Names(defaultdict[str, int]):
-    """Counts by names that clients chose. There are at most ``MOST_NAMES``, besides ``ALL`` and ``MORE``."""
+    """A table that counts names which clients chose.
+
+    It has at most ``MOST_NAMES`` names, besides ``ALL`` and ``MORE``.
+    """
 
     def __init__(self) -> None:
         super().__init__(int)
         self._groups, self._of = Groups[str](), dict[str, str]()
 
     def add(self, name: str, by: str) -> None:
-        """Count a name once. by: the client's address block, as ``crowd.share`` returns it.
+        """Count a name once.
 
-        A name belongs to the address that sent it last. If there is no room, the address with the most names
-        loses the one that ``add`` counted longest ago, and its number is added to ``MORE``.
+        by: the client's address block, as ``crowd.share`` returns it. A name belongs to the address block
+        that sent it last. If the table is full, the block with the most names loses the name that was counted
+        longest ago, and the number of that name is added to ``MORE``.
         """
         name = fit(name)
         if name not in (ALL, MORE):
@@ -59,13 +63,16 @@ class Names(defaultdict[str, int]):
 
 
 def count(notes: Iterable[tuple[Names, str]]) -> None:
-    """Count each name once more in its table, or as ``MORE`` if it was displaced."""
+    """Add one to each name in its table, or to ``MORE`` if the table no longer has the name.
+
+    notes: pairs of a table and a name in it.
+    """
     for table, name in notes:
         table[name if name in table else MORE] += 1
 
 
 def _numbers() -> defaultdict[str, int]:
-    """Return an empty table. Counting in it takes a quarter of the time that a ``Counter`` needs."""
+    """Return an empty table of counts, four times as fast to count in as a ``Counter``."""
     return defaultdict(int)
 
 
@@ -99,9 +106,9 @@ class Seen:
     longest_wait_ms: Counter[str] = field(default_factory=Counter)
 
     def body(self, now: float) -> Body:
-        """Return the counts ready for JSON, without zeros.
+        """Return the counts as a dict for JSON, without zeros.
 
-        The longest waits include those that have not ended.
+        now: the current time in seconds. The longest waits include waits that have not ended.
         """
         waits, parked = Counter(self.longest_wait_ms), Counter[str]()
         for kind, since in self.parked.values():
@@ -114,13 +121,16 @@ class Seen:
         }
 
     def goes_on(self, connection: object, now: float) -> None:
-        """Record that a connection's request no longer waits, and how long it waited."""
+        """Record that the request of a connection no longer waits, and how long it has waited."""
         kind, since = self.parked.pop(connection)
         longest = self.longest_wait_ms
         longest[kind] = max(longest[kind], _ms(since, now))
 
     def counters_of(self, client: str, fields: Mapping[str, Any]) -> list[tuple[Names, str]]:
-        """Return the counters that a further request like this one increases, as pairs of table and name."""
+        """Return the counters that each further request with the same fields increases.
+
+        Each counter is a pair of a table and a name in the table.
+        """
         counted = [(self.clients, client)]
         if "Acks" in fields:
             counted.append((self.acks, str(fields["Acks"])))
@@ -129,7 +139,7 @@ class Seen:
         return [(table, fit(told)) for table, told in counted]
 
     def request(self, fields: Mapping[str, Any], by: str) -> None:
-        """Count the fields that were read from a request.
+        """Count the values of the fields that were read from a request.
 
         by: the client's address block, as ``crowd.share`` returns it.
         """
@@ -151,7 +161,7 @@ def _ms(since: float, now: float) -> int:
 
 
 def fit(name: str) -> str:
-    """Return a name that a client chose, in one line and cut to ``LONGEST`` bytes of JSON.
+    """Return a name that a client chose in one line, cut to ``LONGEST`` bytes of JSON.
 
     JSON needs up to 12 bytes for a character.
     """
@@ -166,15 +176,15 @@ def fit(name: str) -> str:
 
 
 def _size(name: str) -> int:
-    """Return the bytes of a name in JSON, without its quotation marks."""
+    """Return how many bytes a name takes in JSON, without quotation marks."""
     return len(json.dumps(name)) - 2
 
 
 def bounded(bodies: Mapping[str, Body]) -> dict[str, Body]:
-    """Return the tables of several applications, cut to ``MOST_TOLD`` bytes of JSON in all.
+    """Return the tables of several applications, cut to ``MOST_TOLD`` bytes of JSON in total.
 
-    A table that needs less than its share stays whole. In a larger one the names with the lowest counts are
-    merged into ``MORE``.
+    Each table has an equal share of the bytes. A table that needs less stays whole. In a larger table, the
+    names with the lowest counts are merged into ``MORE``.
     """
     most, found = MOST_TOLD, {app: dict(body) for app, body in bodies.items()}
     sizes = sorted(

@@ -1,1 +1,1 @@
-"""The gateway's process: listeners, connections, its record on disk and the socket for orders."""
+"""The gateway's process: its listeners and connections, its record on disk, and its socket for orders."""

@@ -34,8 +34,9 @@ class _Strict(BaseModel):
 class Listener(_Strict):
     """A set of ports that clients connect to.
 
-    advertise: the host that clients connect to. ports: by cluster and node. read_only: the cluster of a
-    listener whose clients only read. mirrored_groups: the groups whose offsets a mirror commits there.
+    advertise: the host that clients connect to. read_only: the name of the cluster that serves the listener,
+    if its clients may only read. mirrored_groups: the groups whose offsets a mirror commits on that cluster.
+    ports: port numbers by cluster and node id.
     """
 
     advertise: _Host
@@ -45,7 +46,11 @@ class Listener(_Strict):
 
 
 class Application(_Strict):
-    """An application. route: its first cluster. The other keys select its clients."""
+    """An application in the configuration file.
+
+    route: the cluster that serves the application first. The other keys select the clients of the
+    application.
+    """
 
     route: _Name
     listener: _Name | None = None
@@ -56,8 +61,9 @@ class Application(_Strict):
 class Config(_Strict):
     """The content of the configuration file.
 
-    state: the folder of the record and the socket. listen: the address of all ports. route: the first cluster
-    of clients that no application selects.
+    state: the folder of the record and the socket. listen: the address on which all ports listen. clusters:
+    the address of each broker, by cluster and node id. route: the cluster that first serves the clients which
+    belong to no application. frame_bytes: the largest request in bytes.
     """
 
     state: _Folder
@@ -137,7 +143,7 @@ def _mistake(error: Any, document: marked_yaml.Document) -> marked_yaml.Mistake:
 
 
 def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
-    """Yield mistakes that concern more than one key: the place and the reason."""
+    """Yield the mistakes that concern more than one key, each as its position in the file and a text."""
     for name, nodes in config.clusters.items():
         if not nodes:
             yield ("clusters", name), "the cluster has no node"
@@ -189,7 +195,7 @@ def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
 
 
 def _reading(config: Config, name: str, listener: Listener) -> Iterator[tuple[marked_yaml.Path, str]]:
-    """Yield the mistakes of a read-only listener: the place and the reason."""
+    """Yield the mistakes of a read-only listener, each as its position in the file and a text."""
     if listener.read_only is None:
         if listener.mirrored_groups:
             yield ("listeners", name, "mirrored_groups"), "this key needs the key read_only"

@@ -1,4 +1,4 @@
-"""Split one client's bytes into requests, and pause and resume reading."""
+"""Split the bytes of one client into requests, and pause and resume reading."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _LATE = {
 
 
 class Connection(Requests, asyncio.BufferedProtocol):
-    """The connection of a client to one of the gateway's ports. most: the largest request, in bytes."""
+    """The connection of a client to one of the gateway's ports.
+
+    most: the size of the largest request, in bytes.
+    """
 
     def __init__(self, gateway: Gateway, messages: Messages, port: Port, most: int) -> None:
         super().__init__(gateway, messages, port, most)
@@ -54,7 +57,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self.gateway.joined(self)
 
     def comes_from(self, address: str) -> None:
-        """Note the address of the client."""
+        """Set the address of the client, which limits depend on."""
         self.peer, self.share = address, share(address)
         self.client = "", address
         self.learns.peer = address
@@ -94,9 +97,9 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self.gateway.turns.later(self.share, self._turn, passing(size))
 
     def _like(self, data: bytes, at: int) -> int:
-        """Send the requests from ``at`` on that are like earlier ones, all in one write.
+        """Send requests that repeat earlier ones in a single write, beginning at position ``at``.
 
-        Of the last request the first bytes are enough. Returns where these requests end.
+        The last of these requests need not be complete. Returns the position where these requests end.
         """
         begun, end, link = at, len(data), self._link
         if link is None or self._left or self._request is not None or self._over or self._busy:
@@ -126,7 +129,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self._times.begin("held")
 
     def _keeps_seal(self) -> bool:
-        """Return True if the next answer counts as in flight while the gate of its application is closed."""
+        """Return True if the next answer is counted as in flight while its application's gate is closed."""
         if not self.waiting or self.waiting[0].kind in FREE:
             return False
         return self.gateway.app(self.waiting[0].app).gate not in (Gate.OPEN, Gate.SETTLING)
@@ -142,8 +145,8 @@ class Connection(Requests, asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close the connection at once.
 
-        A request that waits at the gate is not sent any more. No cycles of objects remain, because searching
-        for them would stop the event loop.
+        A request that waits at the gate is not sent any more. All references from the connection to its parts
+        are removed, because a search for cycles of objects would stop the event loop.
         """
         if self._over:
             return
@@ -186,7 +189,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self.steer()
 
     def _unsent(self) -> None:
-        """Stop counting a request of which only a part was sent. The broker does nothing with a part."""
+        """Stop counting a request that was sent only in part, because brokers ignore incomplete requests."""
         if self._left and self._sending is not None:
             self._sending.seen.in_flight[self._sending.kind] -= 1
         self._left, self._sending = 0, None
@@ -217,7 +220,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
     def steer(self) -> None:
         """Pause or resume reading from the client and from the broker.
 
-        Both depend on what can be passed on, and on the room for more bytes.
+        Both depend on whether bytes can be passed on, and on the room in memory for more bytes.
         """
         if self._over:
             return
@@ -242,7 +245,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self.close()
 
     def hurry(self) -> None:
-        """Shorten the time limits of half-sent requests and half-read answers after the gate closed."""
+        """Shorten the time limits of incomplete requests and answers, because a gate has closed."""
         if self._left:
             self._times.hurry("frame")
         if self.full and self._keeps_seal():
@@ -261,7 +264,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
     # -- frames
 
     def _pass_on(self, data: bytes) -> None:
-        """Serve the requests in these bytes, and keep the bytes of the request that is not complete."""
+        """Serve the requests in these bytes, and keep the bytes of a last request that is not complete."""
         try:
             at = self._requests(data)
         except (Ended, FrameError) as error:
@@ -279,7 +282,10 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self.finish()
 
     def _requests(self, data: bytes) -> int:
-        """Serve the requests in these bytes. Return how many bytes were used. Raises Ended and FrameError."""
+        """Serve the requests in these bytes, and return how many bytes were used.
+
+        Raises Ended and FrameError.
+        """
         at, end, self._need = 0, len(data), 0
         while at < end and not self._over and not self._busy:
             if self._left and self._sending is not None and self._link is not None:
@@ -318,9 +324,9 @@ class Connection(Requests, asyncio.BufferedProtocol):
         return at
 
     def _size(self, data: bytes, at: int) -> int:
-        """Return the size of the request that begins at ``at``, with the four bytes of its length.
+        """Return the size in bytes of the request that begins at position ``at``.
 
-        Raises FrameError.
+        The size includes the four bytes of the length field. Raises FrameError.
         """
         size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
         if not LEAST <= size <= self.most:
@@ -328,13 +334,13 @@ class Connection(Requests, asyncio.BufferedProtocol):
         return PREFIX + size
 
     def _turn(self) -> None:
-        """Resume reading and serving requests when the turn of this connection has come."""
+        """Resume reading and serving requests, when this connection is due in the order of turns."""
         self._queued = False
         self.go_on()
 
 
 def _single(data: bytes) -> bool:
-    """Return True if the bytes are exactly one request."""
+    """Return True if the bytes are exactly one whole request."""
     return PREFIX + int.from_bytes(data[:PREFIX], "big") == len(data)
 
 

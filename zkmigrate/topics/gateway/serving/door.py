@@ -17,16 +17,16 @@ from zkmigrate.topics.gateway.serving.gateway import Gateway
 RESERVED = 64
 """Open files that clients cannot use, because the program and orders need them.
 
-One for each broker is added.
+One more file is reserved for each broker.
 """
 BACKLOG, AT_ONCE = 1024, 2
-"""The listen backlog of a port, and how many connections it accepts in one turn of the event loop."""
+"""The listen backlog of a port, and the most connections accepted in one turn of the event loop."""
 AGAIN_S = 1.0
-"""Seconds until a port accepts again after the system had no open file left."""
+"""Seconds until a port accepts connections again after the system had no open file left."""
 
 
 def files() -> int:
-    """Raise the process's limit of open files as far as the system allows. Return the limit."""
+    """Raise the process's limit of open files as far as the system allows. Return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -35,12 +35,19 @@ def files() -> int:
 
 
 def most_clients(files: int, brokers: int, configured: int) -> int:
-    """Return how many clients fit, at two open files each. Return 0 if not even one fits."""
+    """Return the most clients that can be connected, since each needs two open files; 0 if none can.
+
+    files: the limit of open files. brokers: how many brokers the configuration has. configured: the
+    configured limit of connections.
+    """
     return max(0, min(configured, (files - RESERVED - brokers) // 2))
 
 
 class Door:
-    """The listeners of a gateway. most: the most clients. share: the most clients of one address."""
+    """The listeners of a gateway.
+
+    most: the highest number of clients. share: the highest number of clients of one address.
+    """
 
     def __init__(self, gateway: Gateway, make: Callable[[Port], Connection], most: int, share: int) -> None:
         brokers = sum(map(len, gateway.plan.clusters.values()))
@@ -51,7 +58,7 @@ class Door:
         self._listeners: list[socket.socket] = []
 
     async def open(self, host: str, port: Port, number: int) -> None:
-        """Listen on a port of a host. Raises OSError."""
+        """Listen on a port number of a host. Raises OSError."""
         found = await self._loop.getaddrinfo(
             host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
         )
@@ -103,10 +110,10 @@ class Door:
             self._loop.add_reader(listener, self._accept_connection, listener, port)
 
     def _full(self, peer: str) -> str:
-        """Return why a client of this address is refused, or an empty text if it is accepted.
+        """Return why a client of this address is refused, or an empty text if the client is accepted.
 
-        If all places are taken, this closes a connection that no broker has served yet. It belongs to the
-        addresses that have the most of these.
+        If the highest number of clients is reached, this closes a connection that no broker has served yet.
+        The connection is one of the addresses that have the most such connections.
         """
         if self._gateway.clients[share(peer)] >= self.share:
             return f"more than {self.share} connections from one address"

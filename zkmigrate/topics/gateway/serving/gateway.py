@@ -1,4 +1,4 @@
-"""Keep the state that all connections share: routes, holds, versions of the brokers, and statistics."""
+"""Keep the state that all connections share: routes, holds, the brokers' versions, and statistics."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from zkmigrate.topics.gateway.serving.room import CROWD, TOTAL, Room
 from zkmigrate.topics.gateway.serving.turns import Turns
 
 LATE_S = 0.05
-"""The most seconds after the end of a lease until a parked request notices it."""
+"""The most seconds after the end of a lease until a waiting request is served."""
 MOST_LINES, LINES_S = 20, 10.0
-"""The most log lines of one kind of event that clients cause, and the seconds for which they count."""
+"""The most log lines of one kind of event that clients can cause, and the period of this limit in seconds."""
 _AT_WILL = frozenset({"Refused", "BrokerRefused", "Unreachable", "NotTaken"})
 FREE = frozenset(api.name for api in APIS.values() if api.free)
 
@@ -40,7 +40,10 @@ class Writes(Protocol):
 
 
 class Cut(Protocol):
-    """A connection that a switch can cut. client: client id and address of its last request."""
+    """A connection that a switch can close.
+
+    client: the client id and address of its last request.
+    """
 
     port: Port
     client: Client
@@ -48,28 +51,29 @@ class Cut(Protocol):
     def accepted_in(self, name: str) -> bool:
         """Return True if the broker accepts the client, and the client's last request belonged to ``name``.
 
-        name: an application. A broker that demands a login accepts only clients that have logged in.
+        name: the name of an application. A broker that demands a login accepts only clients that have logged
+        in.
         """
 
     def close(self) -> None:
         """Close the connection at once."""
 
     def hurry(self) -> None:
-        """Shorten time limits, because the gate of the connection's application has closed."""
+        """Shorten the time limits, because the gate of the connection's application has closed."""
 
 
 class Guest(Cut, Protocol):
     """A connection that counts towards the limits.
 
-    peer: the address of the client. share: the block of that address to which the limits apply, as
-    ``crowd.share`` returns it.
+    peer: the address of the client. share: the block of addresses that has a common limit, as ``crowd.share``
+    returns it.
     """
 
     peer: str
     share: str
 
     def finish(self) -> None:
-        """Close the connection after all requests that were sent are answered."""
+        """Wait for the answers to all requests that were sent, then close the connection."""
 
     def go_on(self) -> None:
         """Resume reading, if there is room for more bytes."""
@@ -81,9 +85,10 @@ class Guest(Cut, Protocol):
 class Gateway:
     """The shared state of one gateway process.
 
-    plan: the configuration. state: the applications as the record has them. record: where the state is
-    written. say: prints a log line. now: a monotonic clock in seconds, for leases. wall: seconds since the
-    epoch. again: True if another process served from the same folder before.
+    plan: the configuration. state: the applications, as they are in the record. record: the store to which
+    the state is written. say: a function that prints a log line. now: a function that returns seconds of a
+    monotonic clock, for leases. wall: a function that returns seconds since the epoch. again: whether another
+    process served from the same folder before.
     """
 
     def __init__(
@@ -104,10 +109,11 @@ class Gateway:
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.ranges: dict[str, Ranges] = {}
         self.silent: dict[str, dict[int, str]] = {name: {} for name in plan.clusters}
-        """By cluster and node: why the broker did not answer the last query, or an empty text if it did."""
+        """By cluster and node id: why the broker did not answer the last query, or an empty text if it
+        answered."""
         self.outcomes: dict[str, Outcomes] = defaultdict(Outcomes)
         self.logins: set[str] = set()
-        """The clusters whose brokers are known to demand a login."""
+        """The names of the clusters that demand a login, as far as known."""
         self._rejoined: dict[str, Rejoined] = defaultdict(Rejoined)
         self._returned: dict[str, Returned] = defaultdict(Returned)
         self._changed: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -117,16 +123,19 @@ class Gateway:
         self.room, self.crowd = Room(now, _later), Room(now, _later, FEW, CROWD)
         self.turns = Turns(_soon, now)
         self.unknown = Crowd[Guest]()
-        """Connections whose broker has answered nothing but logins yet, the oldest first."""
+        """Connections whose broker has answered nothing except logins yet, the oldest first."""
         self._lines: dict[str, tuple[float, int]] = {}
         self.most = 0
-        """The most connections; 0 if it is unknown."""
+        """The most connections, or 0 if the number is not known."""
         self.everyone: set[Guest] = set()
         self.clients: Counter[str] = Counter()
-        """The number of connections by the address that they count for."""
+        """The number of connections by address block."""
 
     def log(self, event: str, **body: object) -> None:
-        """Print an event as a log line. Events that clients can cause at will are limited by time."""
+        """Print an event as a log line.
+
+        An event that clients can cause at will is printed only a few times in each period of time.
+        """
         if event in _AT_WILL:
             begun, lines = self._lines.get(event, (-math.inf, 0))
             now = self.now()
@@ -143,13 +152,17 @@ class Gateway:
     # -- routes and holds
 
     def app(self, name: str) -> App:
-        """Return the current state of an application. For a read-only listener it never changes."""
+        """Return the current state of an application.
+
+        name: the name of an application, or of a read-only listener. The state of a read-only listener never
+        changes.
+        """
         if self._until < math.inf and self.now() >= self._until:
             self._lapse()
         return self._apps[name]
 
     def _lapse(self) -> None:
-        """Open the gates whose leases have ended."""
+        """Open the gates of all applications whose leases have ended."""
         before = self._state.apps
         self._set(orders.at(self._state, self.now()))
         for one, app in before.items():
@@ -167,9 +180,9 @@ class Gateway:
         self._until = min(leases, default=math.inf)
 
     def may_fetch(self, name: str, client: Client) -> bool:
-        """Return True if a FETCH of this client need not wait for its group.
+        """Return True if a FETCH of this client need not wait until its group has confirmed the client.
 
-        The wait begins when the gate opens.
+        name: the client's application. The wait begins when the gate opens.
         """
         app = self.app(name)
         if app.gate is not Gate.OPEN:
@@ -185,7 +198,7 @@ class Gateway:
         self._rejoined[name].confirmed(client)
 
     async def change(self, name: str, seen: App, most_s: float) -> None:
-        """Wait until an application differs from ``seen``, at most ``most_s`` seconds."""
+        """Wait until the state of an application differs from ``seen``, but at most ``most_s`` seconds."""
         if self.app(name) != seen:
             return
         if seen.until is not None:
@@ -195,9 +208,10 @@ class Gateway:
 
     @contextmanager
     def parked(self, name: str, one: Cut, kind: str, since: float) -> Iterator[None]:
-        """Count a request of a connection as parked inside the ``with`` block.
+        """Count a request of a connection as waiting at the gate inside the ``with`` block.
 
-        since: when its wait began, by the clock ``now``.
+        name: the application. kind: the name of the request. since: when its wait began, in seconds of the
+        clock ``now``.
         """
         self.seen[name].parked[one] = kind, since
         try:
@@ -209,9 +223,9 @@ class Gateway:
         self._changed.pop(name, asyncio.Event()).set()
 
     async def order(self, order: Order) -> orders.Answer:
-        """Carry out an order, after those that came before it.
+        """Carry out an order after all earlier orders, and return the answer.
 
-        Its changes are on disk before they take effect. While they are written, connections are served as
+        The changes are on disk before they take effect. While they are written, connections are served as
         before, and no lease ends.
         """
         async with self._ordering:
@@ -263,7 +277,7 @@ class Gateway:
     def in_flight(self, name: str) -> int:
         """Return how many requests of an application have no answer yet.
 
-        Kinds of requests that are served while an application is held are not counted.
+        Requests that are served while an application is held are not counted.
         """
         return sum(n for kind, n in self.seen[name].in_flight.items() if kind not in FREE)
 
@@ -282,11 +296,11 @@ class Gateway:
             self._returned[name].connected(one.client, self.now())
 
     def accepts(self, name: str) -> bool:
-        """Return True if an application's brokers accept clients without a login, as far as that is known."""
+        """Return True if an application's brokers are not known to demand a login."""
         return self.app(name).route not in self.logins
 
     def joined(self, one: Guest) -> None:
-        """Add a new connection to the counts and limits."""
+        """Add a new connection to the counts that limits depend on."""
         if one in self.everyone:
             return
         self.unknown.add(one, one.peer)
@@ -294,14 +308,14 @@ class Gateway:
         self.clients[one.share] += 1
 
     def served(self, one: Guest) -> None:
-        """Note that a broker has answered a request of this connection other than a login."""
+        """Record that a broker has answered a request of this connection that is not a login."""
         self.unknown.discard(one)
 
     def demands_login(self, cluster: str) -> None:
-        """Note that the brokers of a cluster demand a login.
+        """Record that the brokers of a cluster demand a login, and forget the open outcomes there.
 
-        Before the first client began one, no client had logged in there, so what the clients sent was not
-        written. Therefore this forgets their open outcomes.
+        This happens when the first client begins a login. Until then no client had logged in, so the brokers
+        wrote nothing that clients sent.
         """
         if cluster in self.logins:
             return
@@ -325,7 +339,10 @@ class Gateway:
             connections.discard(one)
 
     def address(self, port: Port, route: str, node: int) -> tuple[str, int]:
-        """Return the host and port where clients of this port's listener reach a node."""
+        """Return the host and port where clients of a port's listener reach a broker.
+
+        route: the cluster that serves the client. node: the node id of the broker.
+        """
         if node not in self.plan.clusters[route] and (route, node) not in self._unlisted:
             self._unlisted.add((route, node))
             self.log(
@@ -334,7 +351,7 @@ class Gateway:
         return self.plan.address(port.listener, route, node)
 
     def offered(self) -> Ranges:
-        """Return the versions of each request that every cluster supports, as far as they are known."""
+        """Return the versions of each request that every cluster supports, as far as these are known."""
         return offered([self.ranges[name] for name in self.plan.clusters if name in self.ranges])
 
     def refused(self, name: str, what: str) -> None:
@@ -344,7 +361,7 @@ class Gateway:
     # -- status
 
     def status(self) -> dict[str, Any]:
-        """Return the status of the gateway, ready for JSON."""
+        """Return the status of the gateway as a dict for JSON."""
         apps, now = {}, self.now()
         tables = bounded(
             {name: self.seen[name].body(now) for name in (*self._state.apps, *self.plan.reading)}
@@ -401,7 +418,7 @@ class Gateway:
 
 
 def sealed_or_open(state: orders.State) -> dict[str, str]:
-    """Return the route and gate of each application as text, for the first log line."""
+    """Return for each application its route and gate as text, for the first log line."""
     return {
         name: f"{app.route}, {Gate.SEALED.value}" if app.gate is Gate.SEALED else app.route
         for name, app in state.apps.items()

@@ -1,4 +1,4 @@
-"""Track PRODUCE requests whose answer did not reach the client, which may send them again."""
+"""Track PRODUCE requests whose answer did not reach the client, because the client may send them again."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from zkmigrate.topics.gateway.serving.gateway import Gateway
 from zkmigrate.topics.gateway.serving.link import PREFIX, Waiting
 
 FIRST = 4096
-"""How many first bytes of a streamed request hold its header and the fields that are read."""
+"""How many bytes at the start of a streamed request hold its header and the fields that are read."""
 MOST_WHOLE = 8192
 """The largest request, in bytes, that is kept whole until its answer."""
 MOST_KEPT = 16
 """The most unanswered PRODUCE requests of a connection whose batches are remembered."""
 MOST_BATCHES = 500
-"""The number of a connection's remembered batches from which on no further request is remembered."""
+"""The number of remembered batches of a connection above which no further request is remembered."""
 
 
 class Learns:
     """The tracking of the PRODUCE requests of one connection.
 
-    there: returns True while the client has not closed its side. cluster: the cluster of its broker.
-    logged_in: whether the broker has accepted the client's login. missed: whether an answer did not reach the
-    client. waited: whether a request has waited at the gate. A client that closes in that time is not noticed
-    at once.
+    there: a function that returns True while the client has not closed its side. cluster: the name of the
+    cluster to which the connection goes. logged_in: whether the broker has accepted the client's login.
+    missed: whether an answer did not reach the client. waited: whether a request has waited at the gate; if
+    the client closes during such a wait, the gateway does not notice at once.
     """
 
     def __init__(self, gateway: Gateway, there: Callable[[], bool]) -> None:
@@ -40,10 +40,10 @@ class Learns:
     def part_to_remember(
         head: Head, frame: Bytes, size: int, waiting: Sequence[Waiting]
     ) -> bytes | outcomes.Headers | None:
-        """Return what is remembered of a request until its answer, or None if the connection has no room.
+        """Return the part of a request to remember until its answer, or None if there is no room for it.
 
-        frame: the bytes read so far. size: the bytes of the whole frame. waiting: its requests without an
-        answer.
+        frame: the bytes read so far. size: the bytes of the whole frame. waiting: the connection's requests
+        without an answer.
         """
         if len(waiting) >= MOST_KEPT:
             return None
@@ -68,7 +68,10 @@ class Learns:
                 self._lose(one)
 
     def record_answer(self, one: Waiting, frame: Bytes) -> None:
-        """Record the answer to a PRODUCE: as received, or as lost if the client has left meanwhile."""
+        """Record the answer to a PRODUCE as received, or as lost if the client has left meanwhile.
+
+        frame: the first bytes of the answer.
+        """
         version, gateway = one.head.version, self._gateway
         if self._left:
             return
@@ -81,8 +84,8 @@ class Learns:
     def _lose(self, one: Waiting, told: outcomes.Errors | None = None) -> None:
         """Record that the client does not know the outcome of a request.
 
-        A broker that demands a login writes nothing for a client that has not logged in, so no outcome is
-        open then.
+        told: the error codes in the answer that the client missed. If the broker demands a login and the
+        client has not logged in, nothing was written, so nothing is recorded.
         """
         if self.cluster in self._gateway.logins and not self.logged_in:
             return

@@ -1,4 +1,4 @@
-"""A connection to a broker, which passes the answers on to the client in the order of the requests."""
+"""Connect to a broker, and pass its answers on to the client in the order of the requests."""
 
 from __future__ import annotations
 
@@ -31,22 +31,27 @@ from zkmigrate.topics.gateway.serving.room import Room
 from zkmigrate.topics.gateway.serving.turns import PASSED, TURN, passing
 
 WHOLE = 64 << 20
-"""The largest message that is read whole, in bytes."""
+"""The size of the largest message that is read whole, in bytes."""
 PREFIX = 4
-"""The bytes before each message that hold its length."""
+"""The size in bytes of the length field before each message."""
 SIZE = struct.Struct(">I")
 _NO_ERROR = b"\0\0"
 _READ = frozenset({SYNC_GROUP, HEARTBEAT, SASL_HANDSHAKE, SASL_AUTHENTICATE})
-"""The requests whose answers are read whole although they are passed on unchanged."""
+"""The requests whose answers are read whole, although they are passed on unchanged."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A request without an answer yet.
+    """A request that was sent and has no answer yet.
 
-    head: its header, or the header of a request like it. kind: the name of the request. rewritten: whether
-    its answer is changed. ready: the answer, if the gateway gives it itself. flips: how often its application
-    had switched. wrote: what is remembered of a PRODUCE.
+    head: the header of the request, or of an earlier request like it.
+    correlation: the bytes of the correlation id.
+    app, seen: the name and the counts of the request's application.
+    kind: the name of the request.
+    rewritten: whether the answer is changed.
+    ready: the answer, if the gateway itself gives it.
+    flips: how many times the application had switched.
+    wrote: the part of a PRODUCE that is remembered.
     """
 
     head: Head
@@ -62,13 +67,18 @@ class Waiting:
 
 class Learner(Protocol):
     def record_answer(self, one: Waiting, frame: Bytes) -> None:
-        """Record the answer to a PRODUCE. frame: the first bytes of the answer."""
+        """Record the answer to a PRODUCE request.
+
+        frame: the first bytes of the answer.
+        """
 
 
 class Client(Protocol):
-    """The client's connection that a link belongs to.
+    """A client's connection, as the link to its broker uses it.
 
-    share: the block of the client's address to which the limits apply, as ``crowd.share`` returns it.
+    most: the size of the largest request, in bytes.
+    share: the block of addresses that has a common limit, as ``crowd.share`` returns it.
+    room: the memory that connections share.
     waiting: the requests that were sent, the oldest first.
     full: whether the client is not reading its answers at present.
     """
@@ -91,29 +101,29 @@ class Client(Protocol):
         """Write bytes to the client."""
 
     def answered(self, count: int = 1) -> None:
-        """Count the oldest requests as answered, because their answers were written."""
+        """Count the oldest requests as answered, because their answers were written to the client."""
 
     def accepted(self) -> None:
-        """Note that the broker has accepted the client's login."""
+        """Record that the broker has accepted the client's login."""
 
     def steer(self) -> None:
         """Pause or resume reading from the client and from the broker."""
 
     def go_on(self) -> None:
-        """Resume reading and sending, as far as nothing else makes the connection wait."""
+        """Resume reading and sending, unless the connection has to wait for another reason."""
 
     def close(self) -> None:
         """Close the connection at once."""
 
     def broker_ended(self, link: Link) -> None:
-        """Close the connection after the broker has closed the link."""
+        """Close the connection, because the broker has closed its side of the link."""
 
 
 class Link(asyncio.BufferedProtocol):
     """A connection to a broker.
 
-    client: the connection whose requests it carries. cluster: the cluster of the broker. full: whether the
-    broker is not reading requests at present.
+    client: the client's connection whose requests the link carries. cluster: the name of the broker's
+    cluster. full: whether the broker is not reading requests at present.
     """
 
     def __init__(self, client: Client, cluster: str) -> None:
@@ -127,22 +137,25 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def bytes_kept(self) -> int:
-        """Bytes of answers not yet passed on, and of requests that the broker does not read yet."""
+        """Bytes of answers that were not passed on yet, and of requests that the broker did not take yet."""
         return len(self._in) + self._walked + (self.transport.get_write_buffer_size() if self.full else 0)
 
     @property
     def reads(self) -> bool:
-        """Whether the next answer can be passed on."""
+        """Whether the client can take the next answer."""
         return not (self._client.full or self._walked or self._queued)
 
     def _turn(self) -> None:
-        """Resume passing on and reading answers when the turn of this link has come."""
+        """Resume reading answers and passing them on, when this link is due in the order of turns."""
         self._queued = False
         self.go_on()
         self._client.steer()
 
     def _queue(self, size: int = 0) -> None:
-        """Wait for the next turn of the event loop. size: the bytes that were read last."""
+        """Wait for a later turn of the event loop.
+
+        size: how many bytes the last read returned.
+        """
         if not self._queued:
             self._queued = True
             client = self._client
@@ -194,7 +207,7 @@ class Link(asyncio.BufferedProtocol):
                 self._pass_on(data[missing:])
 
     def _pass_whole_answers(self, data: bytes) -> int:
-        """Pass on the whole answers at the beginning of the bytes in one write, if they need no change.
+        """Pass on the whole answers at the beginning of the data in a single write, if they need no change.
 
         Returns how many bytes were used.
         """
@@ -227,14 +240,14 @@ class Link(asyncio.BufferedProtocol):
         return at
 
     async def greet(self, frame: Bytes) -> None:
-        """Send a request whose answer the client has already, and wait until the broker answers it."""
+        """Send a request whose answer the client has already received, and wait for the broker's answer."""
         self._greeted = asyncio.get_running_loop().create_future()
         self.transport.write(frame)
         await self._greeted
         self._greeted = None
 
     def go_on(self) -> None:
-        """Pass on answers that had to wait, if the client reads again."""
+        """Pass on answers that had to wait, if the client is reading again."""
         if self._in and self.reads and len(self._in) >= self._need:
             data, self._in = self._in, b""
             self._pass_on(data)
@@ -252,7 +265,7 @@ class Link(asyncio.BufferedProtocol):
             self._client.steer()
 
     def _answers(self, data: Bytes) -> int:
-        """Pass on the answers in these bytes. Return how many bytes were used. Raises FrameError."""
+        """Pass on the answers in these bytes, and return how many bytes were used. Raises FrameError."""
         at, end, client = 0, len(data), self._client
         self._need = 0
         while at < end and not (client.full or self._walked):
@@ -297,7 +310,7 @@ class Link(asyncio.BufferedProtocol):
         return at
 
     def _read(self, one: Waiting, frame: Bytes) -> None:
-        """Note what an answer shows about the client or its broker. Raises FrameError."""
+        """Record facts that an answer shows about the client or about the broker. Raises FrameError."""
         client, head = self._client, one.head
         if head.key in (SYNC_GROUP, HEARTBEAT):
             if client.messages.accepted(head, frame):
@@ -309,7 +322,7 @@ class Link(asyncio.BufferedProtocol):
             self._shaken(frame)
 
     def _shaken(self, frame: Bytes) -> None:
-        """Note that the broker demands a login, if it accepts a SASL_HANDSHAKE.
+        """Record that the broker demands a login, if it accepts a SASL_HANDSHAKE.
 
         A broker that demands no login answers ILLEGAL_SASL_STATE.
         """
@@ -317,9 +330,9 @@ class Link(asyncio.BufferedProtocol):
             self._client.gateway.demands_login(self.cluster)
 
     def _request_of(self, data: Bytes, at: int, size: int) -> Waiting | None:
-        """Return the request that belongs to the answer at ``at``, or None for a request of :meth:`greet`.
+        """Return the request that belongs to the answer at position ``at``.
 
-        Raises FrameError.
+        Returns None for the answer to a request that :meth:`greet` sent. Raises FrameError.
         """
         client = self._client
         if self._greeted is not None and not self._greeted.done():
@@ -360,7 +373,10 @@ class Link(asyncio.BufferedProtocol):
             self._walk(client.messages.read_answer(head, frame, where), len(frame))
 
     def _walk(self, steps: Generator[None, None, Bytes], size: int) -> None:
-        """Rewrite the next slice of an answer. If there are more, continue in a later turn."""
+        """Rewrite the next slice of an answer. If more slices follow, continue in a later turn.
+
+        size: the size of the answer in bytes.
+        """
         try:
             next(steps)
         except StopIteration as end:

@@ -1,4 +1,4 @@
-"""Keep the gateway's record on disk, and the lock that prevents a second process."""
+"""Keep the gateway's record on disk, and a lock so that no second process uses the same record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _MOST_BYTES = 1 << 23
 class Record:
     """The file ``record.json`` in a folder of mode 0700, which only one process at a time can lock.
 
-    again: whether an earlier process has used the folder. Raises LockedError if another process has the lock.
+    again: whether an earlier process has used the folder. Raises LockedError if another process holds the
+    lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,10 +54,11 @@ class Record:
             ) from None
 
     async def write(self, body: Any) -> None:
-        """Replace the record on disk, in a thread, because a disk may be slow.
+        """Replace the record on disk.
 
-        Raises OSError if the former record is still in place. Raises HostError if it is unknown which one a
-        restart would find, so that the process must end.
+        The file is written in a thread, because a disk may be slow. Raises OSError if the former record is
+        still in place. Raises HostError if it is not known which of the two records a restart would find; the
+        process must then end.
         """
         await asyncio.to_thread(self._replace, body)
 

@@ -1,7 +1,7 @@
-"""Assign each request of a client to its application, and apply the gate of that application.
+"""Find the application of each request of a client, and apply the gate of that application.
 
-Everything that can be done at once is done where the bytes arrive. Only a request that has to wait for its
-gate or its broker gets a task.
+A request is served in the function that receives its bytes whenever possible. Only a request that has to wait
+for its gate or its broker gets a task.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from zkmigrate.topics.gateway.serving.link import PREFIX, WHOLE
 from zkmigrate.topics.gateway.serving.sending import LOGIN, Ended, Request, Sending
 
 SMALL = 1 << 16
-"""The largest request, in bytes, that is read whole before the broker has answered more than a login.
+"""The largest request, in bytes, that is read whole while the broker has answered nothing except logins.
 
-A PRODUCE may be larger, because some clients begin with it.
+A PRODUCE may be larger, because some clients send it first.
 """
 PARKED_S = 60.0
 EARLY_S = 0.5
-"""The seconds after which a FETCH that came too early is answered without records."""
+"""The seconds after which a FETCH is answered without records if the client may not fetch yet."""
 MOST_PRINCIPAL = 256
-"""The characters of a principal that are kept; the configuration has at most 255."""
+"""The most characters of a principal that are kept. The configuration allows at most 255."""
 MOST_EARLY = 8
-"""The most requests before a login that count once it is accepted."""
+"""The most requests before a login that are counted once the login is accepted."""
 _NUMBERED = frozenset({PRODUCE, INIT_PRODUCER_ID})
-"""Requests that carry or get a producer id."""
+"""Requests that contain a producer id, or whose answers do."""
 _LED = frozenset({PRODUCE, FETCH})
-"""Requests that only the leader of a partition answers."""
+"""Requests that only the leader of a partition can answer."""
 
 
 class Requests(Sending):
-    """The part of a connection that decides what happens to each request at its application's gate."""
+    """The part of a connection that decides how each request is served."""
 
     def failed(self, error: Ended | FrameError) -> None:
-        """Serve no more requests of the connection, and close it after the answers that are due."""
+        """Serve no more requests of the connection, and close it after all pending answers."""
         if isinstance(error, FrameError):
             self.refused(error)
         self.finish()
 
     def refused(self, error: FrameError) -> None:
-        """Log and count why the connection is closed."""
+        """Log the reason why the connection is closed, and count it."""
         app = self._app or self.gateway.plan.app(self.port.listener, "", "")
         known = error.what == "api" and self._accepted(app)
         self.gateway.refused(app, str(error) if known else error.what)
@@ -66,7 +66,7 @@ class Requests(Sending):
         self.gateway.log("Refused", peer=self.peer, app=app, **at, why=str(error))
 
     def begin(self, frame: bytes, size: int) -> None:
-        """Serve a request from its first bytes or from all of them.
+        """Serve a request, of which all bytes or only the first bytes have arrived.
 
         size: the bytes of the whole request. Raises Ended and FrameError.
         """
@@ -88,7 +88,10 @@ class Requests(Sending):
         self._serve(one)  # a gate that is closed is seen before the rest is read
 
     def _flips(self, head: Head) -> int:
-        """Return how often the application of a request has switched, or 0 where that does not matter."""
+        """Return how many times the application of a request has switched.
+
+        Returns 0 for requests that do not depend on this number.
+        """
         if head.key not in _NUMBERED:
             return 0
         return self.gateway.app(self._app_of(head)).flips
@@ -123,12 +126,15 @@ class Requests(Sending):
         self.gateway.seen[app].request(told, self.share)
 
     def _streamed(self, api: Api, flips: int) -> bool:
-        """Return True if a request is passed on while it is read. Other requests are read whole first."""
+        """Return True if a request is passed on while it arrives, and not only once it is complete.
+
+        flips: how many times the application has switched, or 0 if the request does not depend on it.
+        """
         denied = bool(self._reading and api.denied)
         return api.streamed and not denied and not (flips > 0 and api.key == PRODUCE)
 
     def look(self, one: Request) -> None:
-        """Read the fields of a request, and serve it."""
+        """Read the fields of a request, and then serve the request."""
         if one.api is None:
             one.app = self._find_app(one.head)
             one.fields = {}
@@ -151,7 +157,7 @@ class Requests(Sending):
         one.fields = fields
 
     def _walk(self, steps: Generator[None, None, None], one: Request) -> None:
-        """Read the next slice of a request. If there are more, continue in a later turn; else serve it."""
+        """Read the next slice of a request, and continue in a later turn. After the last slice, serve it."""
         for _ in steps:
             self._walking = True
             self.gateway.turns.later(self.share, partial(self._walk_on, steps, one))
@@ -171,7 +177,7 @@ class Requests(Sending):
             self.go_on()
 
     def _find_app(self, head: Head) -> str:
-        """Return the application of a request, and add the connection to it."""
+        """Return the name of a request's application, and add the connection to that application."""
         app = self._app_of(head)
         self.client = fit(head.client), self.peer
         if app != self._app:
@@ -185,7 +191,7 @@ class Requests(Sending):
         return app
 
     def _see(self, head: Head, fields: Mapping[str, Any]) -> str:
-        """Return the application of a request, and record what the fields report about the client."""
+        """Return the name of a request's application, and record the facts about the client in the fields."""
         if head.key == SASL_HANDSHAKE:
             self._mechanism = (fields["Mechanism"] or "")[:LONGEST]
         if head.key == SASL_AUTHENTICATE and not self._principal:
@@ -204,7 +210,7 @@ class Requests(Sending):
     # -- at its application's gate
 
     def _serve(self, one: Request) -> None:
-        """Send, answer or refuse a request now, or start a task that does so when that is possible."""
+        """Send, answer or refuse a request now, or start a task that does so when this is possible."""
         if one.head.key not in LOGIN:
             self._times.over("login")  # it may wait for long now
         app = self._served(one)
@@ -215,7 +221,7 @@ class Requests(Sending):
             self._task = asyncio.get_running_loop().create_task(self._wait(one, app))
 
     def _served(self, one: Request) -> App | None:
-        """Send, answer or refuse a request if that is possible now.
+        """Send, answer or refuse a request if this is possible now.
 
         Returns the application's state if the request has to wait for the gate or the broker, else None.
         Nothing else runs between the check of the gate and the action. Raises Ended and FrameError.
@@ -260,7 +266,10 @@ class Requests(Sending):
         return None
 
     async def _wait(self, one: Request, app: App | None) -> None:
-        """Wait for the gate and the broker until a request is served."""
+        """Wait for the gate and the broker until a request can be served, and serve the request.
+
+        app: the application's state that made the request wait.
+        """
         failed: Ended | FrameError | None = None
         try:
             while app is not None:
@@ -290,10 +299,10 @@ class Requests(Sending):
     def _left_port(self, app: App) -> bool:
         """Return True if the application has left the cluster of this port.
 
-        No broker of its current cluster leads the partitions that clients ask for here. If a PRODUCE waited,
-        the next one could overtake it on the way to the leader. The leader would then receive the later one
-        as the first from its producer. A Java consumer would go on with FETCH for as long as the leader has
-        the same node id.
+        No broker of the application's current cluster leads the partitions that clients ask for here, so such
+        requests must not wait. If a PRODUCE waited, the next PRODUCE could overtake it on the way to the
+        leader. The leader would then receive the later batch as the first batch of its producer. A Java
+        consumer would go on sending FETCH to this port for as long as the leader has the same node id.
         """
         return app.flips > 0 and app.route != self.port.cluster
 

@@ -1,9 +1,9 @@
-"""Limit the memory that clients use: by address, and in total.
+"""Limit the memory that clients use, for each address and in total.
 
-The bytes of unfinished messages that a connection keeps count. These are requests that are read whole, and
-answers that are changed or that the client does not read. A connection with up to ``FREE`` bytes always goes
-on. A connection whose address has up to ``LARGE`` bytes goes on until ``SPARE`` is used up too. Connections
-whose broker has answered nothing but a login have a smaller room of their own.
+The limits apply to the bytes that a connection keeps of unfinished messages. These are requests that are read
+whole, and answers that are changed or that the client does not read. A connection with up to ``FREE`` bytes
+may always read more. A connection whose address has up to ``LARGE`` bytes may read more until ``SPARE`` is
+used up too. Connections whose broker has answered nothing except logins have smaller limits of their own.
 """
 
 from __future__ import annotations
@@ -17,40 +17,41 @@ from zkmigrate.topics.gateway.serving.buffer import FEWEST, LEAST, VIEW
 
 FREE, LARGE = LEAST, 1 << 16
 TOTAL, SHARE, SPARE = 64 << 20, 16 << 20, 32 << 20
-"""The most bytes in total, of one address, and above the total for addresses with few bytes.
+"""Three limits in bytes: in total, for one address, and beyond the total for addresses with few bytes.
 
-The oldest holder may exceed them, so that it can finish.
+The connection that has held bytes for the longest time may exceed these limits, so that it can finish.
 """
 CROWD = 4
-"""The factor by which the room of connections that no broker has served yet is smaller."""
+"""The factor by which limits are smaller for connections that no broker has served yet."""
 CROWDED_S = 5.0
-"""Seconds after which a holder is closed if other connections wait for room."""
+"""Seconds after which a connection that holds bytes is closed, if other connections wait for memory."""
 AGAIN_S = 1.0
-"""Seconds until waiting connections check for room again."""
+"""Seconds until a connection that waits for memory checks the limits again."""
 ASKED = 16
-"""The most waiting connections that check for room in one turn of the event loop."""
+"""The most connections that check the limits again in one turn of the event loop."""
 
 
 class Holder(Protocol):
-    """A client's connection, which holds bytes.
+    """A client's connection, which holds bytes in memory.
 
-    share: the block of the client's address to which the limits apply, as ``crowd.share`` returns it.
+    share: the block of addresses that has a common limit, as ``crowd.share`` returns it.
     """
 
     share: str
 
     def go_on(self) -> None:
-        """Check for room again, and resume reading if there is some."""
+        """Check the limits again, and resume reading if they allow more bytes."""
 
     def stop(self, error: FrameError) -> None:
         """Log and count an error, and close the connection at once."""
 
 
 class Room:
-    """The bytes that each connection holds.
+    """The bytes in memory that each connection holds.
 
-    now: a clock in seconds. later: calls a function after a number of seconds. wide: the buffer that
-    connections read into while there is room. part: the factor by which all limits are smaller.
+    now: a function that returns the time in seconds. later: a function that calls another function after a
+    number of seconds. wide: the buffer that connections read into while there is much memory left. part: the
+    factor by which all limits are smaller.
     """
 
     def __init__(
@@ -62,12 +63,13 @@ class Room:
     ) -> None:
         self._now, self._later = now, later
         self.view = self._wide = wide
-        """The buffer to read into: a small part of it once half of all bytes are held."""
+        """The buffer to read into, which is only a small part of ``wide`` once half of all bytes are used."""
         self._part = part
         self.held: dict[Holder, float] = {}
-        """The connections with more than ``FREE`` bytes and the time when each began, the oldest first."""
+        """The connections with more than ``FREE`` bytes, the oldest first, each with the time when it
+        exceeded them."""
         self._of: dict[str, dict[Holder, None]] = {}
-        """The connections in ``held`` by address, the oldest first."""
+        """The connections in ``held`` by address block, the oldest first."""
         self._kept: dict[Holder, int] = {}
         self._bytes: Counter[str] = Counter()
         self._total = 0
@@ -102,7 +104,7 @@ class Room:
             self._wake()
 
     def _wake(self) -> None:
-        """Let all waiting connections check for room again, a few in each turn of the event loop."""
+        """Let all waiting connections check the limits again, a few of them in each turn of the loop."""
         running, self._round = self._round > 0, len(self._waiting)
         if self._round and not running:
             self._later(0.0, self._ask)
@@ -124,9 +126,10 @@ class Room:
         self._wake()
 
     def may(self, one: Holder) -> bool:
-        """Return True if a connection may read more. Else its :meth:`Holder.go_on` is called later.
+        """Return True if a connection may read more bytes.
 
-        This closes the oldest holder if it has held bytes for ``CROWDED_S`` seconds.
+        Otherwise the connection's method :meth:`Holder.go_on` is called later. This closes the connection
+        that has held bytes longest, if it has held them for ``CROWDED_S`` seconds.
         """
         first = self._first(one)
         if first is not None and self._now() - self.held[first] >= CROWDED_S:
@@ -143,7 +146,7 @@ class Room:
         return False
 
     def _first(self, one: Holder) -> Holder | None:
-        """Return the older holder that this connection has to wait for, or None if it need not wait."""
+        """Return the older connection that a connection has to wait for, or None if it need not wait."""
         own, total = self._bytes[one.share] * self._part, self._total * self._part
         full = total > (TOTAL + SPARE if own <= LARGE else TOTAL)
         if self._kept.get(one, 0) <= FREE or not (full or own > SHARE):
@@ -152,6 +155,6 @@ class Room:
         return None if first is one else first
 
     def release(self, one: Holder) -> None:
-        """Release all bytes of a connection that has ended."""
+        """Release all bytes of a connection, because the connection has ended."""
         self._waiting.pop(one, None)
         self.keep(one, 0)

@@ -19,5 +19,5 @@ def _schema(name: str) -> Mapping[str, Any]:
 
 
 def messages() -> Messages:
-    """Return a reader and writer of messages by Kafka's definitions."""
+    """Return a reader and writer of messages that uses Kafka's definitions."""
     return Messages(_schema)

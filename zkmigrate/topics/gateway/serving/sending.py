@@ -1,6 +1,6 @@
 """Send a client's requests to its broker, and count the answers.
 
-A request that is like an earlier one is sent without being read again, as long as nothing has changed.
+A request that repeats an earlier one is sent without being read again, as long as nothing has changed.
 """
 
 from __future__ import annotations
@@ -36,29 +36,33 @@ from zkmigrate.topics.gateway.serving.times import Times
 from zkmigrate.topics.gateway.serving.turns import COST
 
 MOST_WAITING, FIRST_WAITING = 1000, 32
-"""The most unanswered requests of one connection, and of one whose broker has answered nothing but logins."""
+"""The most unanswered requests of a connection, once its broker has served it and before that."""
 MOST_ALIKE = 1024
-"""The most bytes of a request that are remembered as a pattern for later ones."""
+"""The most bytes of a request that are remembered for comparison with later requests."""
 CONNECT_S = 5.0
 LOGIN = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
-"""Requests that a broker answers to every client."""
+"""Requests that a broker answers even without a login."""
 _FREE = frozenset({API_VERSIONS, SASL_HANDSHAKE})
-"""Requests after which another cluster may still take the connection."""
+"""Requests after which the connection may still be moved to another cluster."""
 _ESTABLISHED = 1
 
 
 class Ended(Exception):
-    """Raised when the connection has to end, but not through a fault of the client."""
+    """Raised when a connection has to end for a reason that is not the client's fault."""
 
 
 @dataclass(slots=True)
 class Request:
     """A request that is not sent yet.
 
-    frame: the bytes read so far, with the four bytes of the length. size: the bytes of the whole frame.
-    flips: how often its application had switched, 0 where that does not matter. fields: the fields that were
-    read, or None before that. wrote: what is remembered of a PRODUCE. early: it is a FETCH of a client that
-    its group has not confirmed yet.
+    api: the kind of request, or None if the gateway does not offer it.
+    app: the name of the application.
+    frame: the bytes read so far, with the four bytes of the length field.
+    size: the bytes of the whole frame.
+    flips: how many times the application had switched, or 0 if the request does not depend on it.
+    fields: the values of the fields that were read, or None before that.
+    wrote: the part of a PRODUCE that is remembered.
+    early: whether it is a FETCH of a client that its group has not confirmed yet.
     """
 
     head: Head
@@ -73,10 +77,12 @@ class Request:
 
 
 class Alike(NamedTuple):
-    """A request that was sent, as a pattern for later ones.
+    """A request that was sent, for comparison with later requests.
 
-    tail: its bytes from the client id to the last field that was read. now, link: the application's state and
-    the link to the broker at that time. notes: the counters that a request like it increases.
+    tail: the bytes of the request from the client id to the last field that was read.
+    now, link: the application's state and the link to the broker when the request was sent.
+    notes: the counters that each further request increases, as pairs of table and name.
+    answered: whether the broker sends an answer.
     """
 
     tail: bytes
@@ -93,9 +99,9 @@ class Alike(NamedTuple):
 class Sending(ABC):
     """The part of a connection that sends requests.
 
-    most: the largest request, in bytes. known: whether its broker has answered more than a login. waiting:
-    the requests that were sent, the oldest first. full: whether the client is not reading its answers at
-    present.
+    most: the size of the largest request, in bytes. known: whether the broker has answered more than logins.
+    waiting: the requests that were sent, the oldest first. full: whether the client is not reading its
+    answers at present.
     """
 
     _transport: asyncio.Transport
@@ -115,7 +121,8 @@ class Sending(ABC):
         self._alike: dict[bytes, Alike] = {}
         self._software: Mapping[str, Any] = {}
         self._early: list[tuple[str, str, Mapping[str, Any]]] = []
-        """Requests before the login: application, client id, and the fields that describe the client."""
+        """For each request before the login: the application, the client id, and the fields that describe the
+        client."""
         self._bound = self._finishing = self._over = self._gone = self._walking = False
         self._pending = 0
         self.learns = Learns(gateway, partial(Sending._still_there, proxy(self)))
@@ -129,7 +136,7 @@ class Sending(ABC):
 
     @abstractmethod
     def go_on(self) -> None:
-        """Resume reading and sending, as far as nothing else makes the connection wait."""
+        """Resume reading and sending, unless the connection has to wait for another reason."""
 
     @abstractmethod
     def steer(self) -> None:
@@ -137,7 +144,10 @@ class Sending(ABC):
 
     @abstractmethod
     def _queue(self, size: int = 0) -> None:
-        """Wait for the next turn of the event loop. size: the bytes that were read last."""
+        """Wait for a later turn of the event loop.
+
+        size: how many bytes the last read returned.
+        """
 
     @abstractmethod
     def stop(self, error: FrameError) -> None:
@@ -145,18 +155,19 @@ class Sending(ABC):
 
     @abstractmethod
     def hurry(self) -> None:
-        """Shorten time limits, because the gate of the application has closed."""
+        """Shorten the time limits, because the gate of the application has closed."""
 
     @abstractmethod
     def accepted_in(self, name: str) -> bool:
         """Return True if the broker accepts the client, and the client's last request belonged to ``name``.
 
-        name: an application. A broker that demands a login accepts only clients that have logged in.
+        name: the name of an application. A broker that demands a login accepts only clients that have logged
+        in.
         """
 
     @abstractmethod
     def accepted(self) -> None:
-        """Note that the broker has accepted the client's login."""
+        """Record that the broker has accepted the client's login."""
 
     @abstractmethod
     def close(self) -> None:
@@ -164,14 +175,17 @@ class Sending(ABC):
 
     @abstractmethod
     def broker_ended(self, link: Link) -> None:
-        """Close the connection after its broker has closed the link."""
+        """Close the connection, because the broker has closed its side of the link."""
 
     @abstractmethod
     def finish(self) -> None:
         """Wait for the answers to all requests that were sent, then close the connection."""
 
     def _remember(self, one: Request, now: App, fields: Mapping[str, Any]) -> None:
-        """Remember a request, so that later ones like it are sent at once while nothing changes."""
+        """Remember a request, so that repetitions of it are sent at once while nothing changes.
+
+        now: the state of the application. fields: the values of the fields that were read.
+        """
         assert self._link is not None
         head, seen = one.head, self.gateway.seen[one.app]
         end = self.messages.acks_end(head, one.frame) if head.key == PRODUCE else head.body
@@ -190,10 +204,10 @@ class Sending(ABC):
         )
 
     def send_alike(self, frame: bytes, size: int) -> bool:
-        """Count a request as sent if it is like an earlier one and is served in this turn. Else return False.
+        """Count a request as sent if it repeats an earlier request and is served in this turn.
 
-        Such a request need not be read. The caller writes it to the link. frame: the whole request, or the
-        first bytes of a PRODUCE of ``size`` bytes, whose rest is sent as it is read.
+        Returns False otherwise. The caller then writes the request to the link without reading it. frame: the
+        whole request, or the first bytes of a PRODUCE of ``size`` bytes, whose rest is sent as it arrives.
         """
         like = self._alike.get(frame[PREFIX : 2 * PREFIX])
         if (
@@ -226,21 +240,27 @@ class Sending(ABC):
         return True
 
     def _may(self) -> bool:
-        """Return True if the next request is served in this turn. Else it is served in a later one."""
+        """Return True if the next request is served in this turn, and False if it has to wait."""
         if self.gateway.turns.may(self.share):
             return True
         self._queue()
         return False
 
     def _still_there(self) -> bool:
-        """Return True if the client has not closed its side. A request that it gave up must not be sent."""
+        """Return True if the client has not closed its side.
+
+        The requests of a client that has closed its side must not be sent any more.
+        """
         own: socket.socket = self._transport.get_extra_info("socket")
         return own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
 
     # -- to the broker
 
     def _answer(self, one: Request, told: bytes) -> None:
-        """Answer a request by the gateway itself, after the answers to earlier requests."""
+        """Answer a request in the gateway itself, after the answers to all earlier requests.
+
+        told: the bytes of the answer.
+        """
         self._request, self._since = None, None
         ready = len(told).to_bytes(PREFIX, "big") + told
         seen = self.gateway.seen[one.app]
@@ -251,7 +271,10 @@ class Sending(ABC):
             self._tell_own()
 
     def _send(self, one: Request, rewritten: bool, answered: bool) -> None:
-        """Send a request, or the bytes read so far of a streamed one. The rest is sent as it is read."""
+        """Send a request, or the bytes read so far of a streamed request, whose rest is sent as it arrives.
+
+        rewritten: whether the answer is changed. answered: whether the broker sends an answer.
+        """
         assert self._link is not None
         kind, seen = name_of(one.head.key), self.gateway.seen[one.app]
         self._bound = self._bound or one.head.key not in _FREE
@@ -270,7 +293,10 @@ class Sending(ABC):
             self._count_sent(waiting, answered)
 
     def _count_sent(self, one: Waiting, answered: bool) -> None:
-        """Count a request as sent, after its last byte was written."""
+        """Count a request as sent, because its last byte was written.
+
+        answered: whether the broker sends an answer.
+        """
         self._sending = None
         if answered:
             self.waiting.append(one)
@@ -279,7 +305,10 @@ class Sending(ABC):
             one.seen.answered[one.kind] += 1
 
     async def _reach(self, route: str) -> None:
-        """Connect to a broker of a route's cluster. Raises Ended if no broker accepts the connection."""
+        """Connect to a broker of a cluster. Raises Ended if no broker accepts the connection.
+
+        route: the name of the cluster.
+        """
         if self._bound:
             raise Ended  # it began on the other cluster
         loop = asyncio.get_running_loop()
@@ -306,9 +335,9 @@ class Sending(ABC):
         raise Ended
 
     async def _shake_again(self, link: Link) -> None:
-        """Send the client's SASL_HANDSHAKE to a new broker.
+        """Repeat the client's SASL_HANDSHAKE on the link to a new broker.
 
-        The client has its answer already. Raises Ended.
+        The client has received the answer from the former broker already. Raises Ended.
         """
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -319,14 +348,20 @@ class Sending(ABC):
     # -- answers
 
     def tell(self, data: Bytes) -> None:
-        """Write to the client. If it has left, note that it missed an answer; the answer still counts."""
+        """Write bytes to the client. If the client has left, record that it missed an answer.
+
+        The answer still counts.
+        """
         if self._gone or self._transport.is_closing():
             self.learns.missed = True
         else:
             self._transport.write(data)
 
     def answered(self, count: int = 1) -> None:
-        """Count the oldest requests as answered, once the system has taken all bytes of their answers."""
+        """Count the oldest requests as answered, once the system has taken all bytes of the answers.
+
+        count: how many more answers were written.
+        """
         self._pending += count
         waiting = self.waiting
         while self._pending and not self.full:
@@ -352,7 +387,7 @@ class Sending(ABC):
             self._idle.set_result(None)
 
     def _served_first(self) -> None:
-        """Raise the limits of the connection, because its broker has answered more than a login."""
+        """Raise the limits of the connection, because its broker has answered more than logins."""
         self.known, self._most_waiting = True, MOST_WAITING
         self.room.release(self)
         self.room = self.gateway.room
@@ -360,7 +395,7 @@ class Sending(ABC):
         asyncio.get_running_loop().call_soon(self.go_on)
 
     def _tell_own(self) -> None:
-        """Write the gateway's own answer to the oldest request."""
+        """Write the gateway's own answer to the oldest request, if that request has such an answer."""
         ready = self.waiting[0].ready
         assert ready is not None
         self.tell(ready)

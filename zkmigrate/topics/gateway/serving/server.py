@@ -28,24 +28,28 @@ from zkmigrate.topics.gateway.serving.record import SOCKET, Record
 from zkmigrate.topics.gateway.serving.schemas import messages
 
 LOOK_S, SOON_S, ANSWER_S = 30.0, 1.0, 1.0
-"""Seconds between two queries to the brokers, the same while one is silent, and the wait for an answer."""
+"""Three times in seconds: between queries to the brokers, the same while one is silent, and for an answer."""
 ORDER_S = 10.0
-"""The most seconds to send a question on the socket, and to read its answer."""
+"""The most seconds to receive a question on the socket, and the most seconds to send the answer."""
 STOP_S, STEP_S = 5.0, 0.02
-"""The most seconds to wait for answers when the process ends, and the steps of that wait."""
+"""The most seconds to wait for answers when the process ends, and the length of one step of that wait."""
 _ORDER_BYTES = 1 << 16
 _ASK = struct.pack(">hhi", API_VERSIONS, 0, 0) + text("zkmigrate-gateway", compact=False)
 _LOGIN = struct.pack(">hhi", SASL_HANDSHAKE, 1, 0) + text("zkmigrate-gateway", compact=False)
 _LOGIN += text(MECHANISMS[0], compact=False)
 _DEMANDED = frozenset({0, 33})
-"""Kafka's errors in the answer to SASL_HANDSHAKE of a broker that demands a login.
+"""Error codes in the answer to SASL_HANDSHAKE which show that a broker demands a login.
 
-They are no error, and UNSUPPORTED_SASL_MECHANISM. A broker that demands no login answers ILLEGAL_SASL_STATE.
+They are 0 for no error, and UNSUPPORTED_SASL_MECHANISM. A broker that demands no login answers
+ILLEGAL_SASL_STATE.
 """
 
 
 class Server:
-    """The gateway's process. say: prints a log line."""
+    """The gateway's process.
+
+    say: a function that prints a log line.
+    """
 
     def __init__(self, config: Config, record: Record, say: Callable[[str], None]) -> None:
         self._config, self._record, self._say = config, record, say
@@ -110,7 +114,7 @@ class Server:
         return Connection(self._gateway, self._messages, port, self._config.frame_bytes)
 
     async def _leave(self) -> None:
-        """Wait for answers that are due, at most ``STOP_S`` seconds, then close all connections."""
+        """Wait at most ``STOP_S`` seconds for pending answers, then close all connections."""
         loop = asyncio.get_running_loop()
         everyone, end = self._gateway.everyone, loop.time() + STOP_S
         for one in list(everyone):
@@ -123,7 +127,10 @@ class Server:
     # -- orders
 
     async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one question on the socket for orders. Question and answer are one line of JSON each."""
+        """Answer one question on the socket for orders.
+
+        The question and the answer are each one line of JSON.
+        """
         with suppress(OSError, TimeoutError):
             try:
                 async with asyncio.timeout(ORDER_S):
@@ -157,7 +164,7 @@ class Server:
     async def _look(self) -> None:
         """Query the brokers regularly, and after each order.
 
-        The next step of a run may depend on the answers.
+        A run may need the result of such a query for its next step.
         """
         while True:
             silent = any(why for nodes in self._gateway.silent.values() for why in nodes.values())
@@ -167,7 +174,7 @@ class Server:
             await self._learn()
 
     async def _learn(self) -> None:
-        """Query the versions of all brokers at the same time, and note which ones do not answer."""
+        """Query the supported versions of all brokers at once, and record which brokers do not answer."""
         brokers = [
             (name, node, address)
             for name, nodes in self._gateway.plan.clusters.items()
@@ -189,10 +196,10 @@ class Server:
 
 
 async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, bool]:
-    """Query the versions that a broker supports.
+    """Query which versions of each request a broker supports.
 
-    Returns the versions and an empty text, or None and why they are unknown. The third value is True if the
-    broker demands a login.
+    Returns three values: the versions, or None if they are not known; why they are not known, or an empty
+    text; and whether the broker demands a login.
     """
     try:
         async with asyncio.timeout(ANSWER_S):
@@ -211,7 +218,7 @@ async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, 
 
 
 async def _demands_login(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Return True if a broker demands a login. Return False also if it does not answer."""
+    """Return True if a broker demands a login, and False if it does not, or does not answer."""
     with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
         async with asyncio.timeout(ANSWER_S):
             told = await _answer(reader, writer, _LOGIN)

@@ -1,4 +1,4 @@
-"""Limit the time in which a client has to finish a login, a request or the reading of an answer."""
+"""Limit the time that a client has to finish a login, a request or the reading of an answer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from collections.abc import Callable
 LOGIN_S, FRAME_S, TAKE_S, DRAIN_S = 30.0, 60.0, 60.0, 60.0
 """Time limits in seconds.
 
-LOGIN_S: from connecting to the first request that is not a login. FRAME_S: from a request's first byte to its
-last. TAKE_S: for a client to read an answer. DRAIN_S: for the answers to requests of a client that left.
+LOGIN_S: from the connection to the first request that is not a login. FRAME_S: from the first byte of a
+request to its last byte. TAKE_S: for a client to read an answer. DRAIN_S: for the answers to the requests of
+a client that has left.
 """
 HELD_S = 1.0
-"""Seconds for the rest of a request, and for all answers together, once the application's gate has closed."""
+"""After the gate of the application closed: seconds for the rest of a request, and for all its answers."""
 
 
 def limit(what: str) -> float:
-    """Return the time limit in seconds of login, frame, take, drain or held."""
+    """Return a time limit in seconds by its name: login, frame, take, drain or held."""
     return {"login": LOGIN_S, "frame": FRAME_S, "take": TAKE_S, "drain": DRAIN_S, "held": HELD_S}[what]
 
 
 class Times:
-    """The time limits of one connection. late: is called with the name of a limit that has passed."""
+    """The time limits of one connection.
+
+    late: a function that is called with the name of a time limit when that limit has passed.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, late: Callable[[str], None]) -> None:
         self._loop, self._late = loop, late
@@ -29,17 +33,17 @@ class Times:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, what: str) -> None:
-        """Start a time limit, unless it runs already."""
+        """Start a time limit by its name, unless it runs already."""
         if what not in self.by:
             self._set(what, self._loop.time() + limit(what))
 
     def hurry(self, what: str) -> None:
-        """Shorten a time limit that runs to ``HELD_S`` seconds from now."""
+        """If a time limit runs, let it end ``HELD_S`` seconds from now at the latest."""
         if what in self.by:
             self._set(what, min(self.by[what], self._loop.time() + HELD_S))
 
     def over(self, what: str) -> None:
-        """Stop a time limit, because its work is done."""
+        """Stop a time limit, because the client was in time."""
         self.by.pop(what, None)
 
     def end(self) -> None:

@@ -1,7 +1,8 @@
-"""Share the event loop fairly: no client uses it for long, and addresses with few requests go first.
+"""Share the event loop fairly between clients.
 
-A turn of the loop serves up to ``TURN`` requests at once. Beyond that, addresses that have sent few requests
-lately are still served at once. All others wait, and the next turns serve one address after the other.
+In each turn, the loop serves up to ``TURN`` requests as they come. Beyond that, only addresses that have sent
+few requests lately are served at once. The requests of all other addresses wait, and the next turns serve one
+address after the other.
 """
 
 from __future__ import annotations
@@ -13,26 +14,30 @@ TURN = 16
 """The most requests that are served in one turn of the event loop."""
 _HALF = TURN // 2
 COST = 128
-"""The bytes of a message, read field by field, that cost as much as one request."""
+"""The number of bytes, read field by field, that cost as much as one request."""
 PASSED = 1 << 16
-"""The bytes, passed on unread, that cost as much as one request."""
+"""The number of bytes, passed on without being read, that cost as much as one request."""
 CLIENT = 8
-"""The cost of a new connection, from a client or to a broker, in requests."""
+"""The cost of a new connection from a client or to a broker, counted in requests."""
 RATE, BURST = 400.0, 40.0
-"""How many requests of one address go first: per second, and in a burst."""
+"""How many requests of one address are served before others: per second, and at once after a pause."""
 MOST = 4 * TURN
-"""The cost of a turn, in requests, above which even addresses that go first have to wait."""
+"""The cost of a turn, in requests, above which even addresses with few requests have to wait."""
 MOST_ADDRESSES = 10_000
 Soon = Callable[[Callable[[], None]], object]
 
 
 def passing(size: int) -> int:
-    """Return the cost of reading a number of bytes from a socket, in requests."""
+    """Return the cost of reading a number of bytes from a socket, counted in requests."""
     return max(1, size // PASSED)
 
 
 class Turns:
-    """The turns of an event loop. soon: calls a function in the next turn. now: a clock in seconds."""
+    """A schedule of turns of the event loop, which charges each address for its requests.
+
+    soon: a function that calls another function in the next turn of the event loop. now: a function that
+    returns the time in seconds.
+    """
 
     def __init__(self, soon: Soon, now: Callable[[], float]) -> None:
         self._soon, self._now = soon, now
@@ -44,7 +49,7 @@ class Turns:
     def may(self, address: str) -> bool:
         """Return True if a request of this address is served at once.
 
-        If not, the caller calls :meth:`later`.
+        If a request is not served at once, the caller calls :meth:`later`.
         """
         if self.spent >= TURN:
             return self._first(address, 1)
@@ -54,7 +59,10 @@ class Turns:
         return True
 
     def _first(self, address: str, cost: int) -> bool:
-        """Charge an address in a turn that is used up. Return True if it is served nevertheless."""
+        """Charge an address in a turn that is used up. Return True if the address is served nevertheless.
+
+        cost: the cost in requests.
+        """
         if self.spent >= MOST:
             return False
         first = self._paid(address, cost) >= 0
@@ -72,8 +80,8 @@ class Turns:
     def read(self, address: str, size: int) -> bool:
         """Charge an address for bytes that were read from a socket.
 
-        Returns True if its sockets may be read again in this turn. If not, the caller pauses this socket, and
-        calls :meth:`later`.
+        Returns True if sockets of this address may be read again in this turn. If not, the caller stops
+        reading from this socket, and calls :meth:`later`.
         """
         cost = passing(size)
         if self.spent < TURN:
@@ -82,23 +90,23 @@ class Turns:
         return self._first(address, cost)
 
     def connected(self, address: str) -> None:
-        """Charge an address for a connection from it, or to a broker for it."""
+        """Charge an address for a connection from it, or for a connection to a broker on its behalf."""
         self._spend(CLIENT)
         self._paid(address, CLIENT)
 
     def _spend(self, cost: int) -> None:
-        """Add a cost to this turn, and schedule its end once half of it is used.
+        """Add a cost to this turn, and schedule the end of the turn once half of it is used.
 
-        Earlier, scheduling would cost more than it saves.
+        Scheduling the end before that would cost more than it saves.
         """
         self.spent += cost
         if self.spent >= _HALF and not self._running:
             self._run()
 
     def _paid(self, address: str, cost: float) -> float:
-        """Charge an address.
+        """Charge an address for a cost, counted in requests.
 
-        Return how many more of its requests go first, or a negative number if none do.
+        Returns how many more requests of the address are served before others; negative if none are.
         """
         now = self._now()
         credit, before = self._credit.pop(address, (BURST, now))
@@ -115,7 +123,7 @@ class Turns:
     def later(self, address: str, call: Callable[[], None], cost: int = 1) -> None:
         """Call a function in one of the next turns, in fair order of the addresses.
 
-        cost: what the call, and a read that it allows, cost in requests.
+        cost: the cost in requests of the call, and of a read from the socket that the call allows.
         """
         self._later.setdefault(address, deque()).append((call, cost))
         if not self._running:

@@ -1,4 +1,4 @@
-"""Run the verbs order and status, which query the gateway's process on this machine."""
+"""Run the verbs order and status, which send a question to the gateway's process on this machine."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
 
 
 def order(file: Path, fields: Order, say: Callable[[str], None], *, as_json: bool) -> int:
-    """Send an order to the gateway, and return the exit code.
+    """Send an order to the gateway, print the answer, and return the exit code.
 
-    The codes are 0 for done, also if it was done before; 5 for another operator in charge; 6 for refused; 8
-    for a record that could not be written. Raises UsageError for invalid fields, and HostError if no gateway
-    answers.
+    file: the gateway's configuration. fields: the order. The exit codes are 0 for done, even if it was done
+    before; 5 if another operator is in charge; 6 for refused; 8 if the record could not be written. Raises
+    UsageError if fields are not valid, and HostError if no gateway answers.
     """
     try:
         forms.order(asdict(fields))
@@ -62,7 +62,7 @@ def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
 
 
 def answer_text(body: Mapping[str, str]) -> str:
-    """Return the answer to an order as text."""
+    """Return the gateway's answer to an order as a text."""
     return f"{body['outcome']}: {body['text']}"
 
 

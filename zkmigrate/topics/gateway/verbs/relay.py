@@ -1,7 +1,7 @@
 """Pass a run's orders and queries to the gateway's process on this machine.
 
 The verb relay speaks zkm-host's protocol (``hosts/transport/channels.py``) on its standard input and output.
-A request is ``ID VERB ARGS…``. Its answer is lines ``= TEXT``, then ``. ID RC``.
+A request is a line ``ID VERB ARGS…``. The answer is any number of lines ``= TEXT``, then a line ``. ID RC``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from zkmigrate.topics.gateway.rules import forms
 from zkmigrate.topics.gateway.verbs import ask
 
 DONE, BAD, REFUSED, FAILED, FENCED_OFF = 0, 2, 6, 8, 9
-"""The exit codes: done; not a request; refused; not written, or no answer; another operator is in charge."""
+"""The exit codes for: done; not a valid request; refused; no answer, or not written; another operator in
+charge."""
 _CODES = {"done": DONE, "refused": REFUSED, "failed": FAILED, "fenced": FENCED_OFF}
 _MOST = 1 << 16
 """The most bytes of a request."""
@@ -34,8 +35,8 @@ _HELP = (
 class Relay:
     """A relay for the requests of one run.
 
-    file: the gateway's configuration. fencing: the run's fencing number. Operation ids get the run's name as
-    a prefix, so that no two runs use the same id.
+    file: the gateway's configuration. fencing: the run's fencing number. The run's name is put before each
+    operation id, so that no two runs use the same id.
     """
 
     def __init__(self, file: Path, run: str, fencing: int) -> None:
@@ -49,7 +50,7 @@ class Relay:
         return 0
 
     def answer(self, line: bytes) -> Iterator[str]:
-        """Yield the lines that answer a request; none for an empty line."""
+        """Yield the lines of the answer to a request. An empty line gets no answer."""
         words = line.decode("ascii", "replace").split()
         if not words:
             return

@@ -1,4 +1,4 @@
-"""Run the verb serve: the gateway's process, until a signal ends it."""
+"""Run the verb serve, which runs the gateway's process until a signal ends it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from zkmigrate.topics.gateway.serving.server import Server
 
 _INTERRUPTED = 130
 _THRESHOLDS = 700, 2, 1_000_000
-"""The thresholds of the garbage collector: it searches only young objects for cycles, and few at a time.
+"""The thresholds of Python's garbage collector, which let it search only young objects, and few at a time.
 
-A search of all objects takes 0.1 seconds with 10,000 connections, and a connection leaves no cycles.
+A search of all objects takes 0.1 seconds with 10,000 connections, and finds nothing, because connections
+leave no cycles of objects.
 """
 
 
 def serve(file: Path, say: Callable[[str], None]) -> int:
-    """Serve until SIGTERM (returns 0) or Ctrl-C (returns 130). say: prints a log line of JSON."""
+    """Serve clients until SIGTERM, which returns 0, or Ctrl-C, which returns 130.
+
+    file: the gateway's configuration. say: a function that prints a log line of JSON.
+    """
     config = load(file)
 
     async def serving(record: Record) -> bool:

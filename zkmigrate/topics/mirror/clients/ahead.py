@@ -1,4 +1,4 @@
-"""Read the records that are to be copied next, and find those that target would refuse."""
+"""Read the records that are copied next, and find the records that target would refuse."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from zkmigrate.topics.mirror.rules.gaps import Append, steps
 from zkmigrate.topics.mirror.rules.topic import AFTER, compacts
 
 PEEK_BYTES = 64 << 10
-"""The approximate number of bytes that are read of each partition."""
+"""The approximate number of bytes that are read from each partition."""
 SCAN_BYTES, SCAN_S = 16 << 20, 20.0
-"""The limits for compacted topics, where any record may lack a key: the approximate bytes of each partition,
-and the seconds for all partitions together.
+"""The limits for compacted topics, where any record may lack a key.
+
+They are the approximate number of bytes read from each partition, and the seconds for all partitions
+together.
 """
 
 
 def looked(source: Cluster, mirrored: Sequence[Mirrored], placed: Sequence[Place]) -> list[Place]:
-    """Check the next records of each partition, and mark it ``failed`` where target would refuse them.
+    """Check the next records of each partition, and mark partitions ``failed`` if target would refuse them.
 
-    Returns all partitions. Those that cannot be read become ``unknown``; the others are returned unchanged.
-    For a compacted topic that was not read to its end, the note gives the offset up to which its records were
-    checked.
+    Returns all partitions, also those without a change. A partition that cannot be read becomes ``unknown``.
+    If a partition of a compacted topic was not read to its end, its note gives the offset up to which its
+    records were checked.
     """
     values = {one.topic: one.values for one in mirrored}
     led = source.leaders({one.part[0] for one in placed})
@@ -73,12 +75,12 @@ def _read(
     most: int,
     until: float,
 ) -> tuple[str, int]:
-    """Read batches from offset ``at`` on, until target would refuse one.
+    """Read batches from offset ``at`` on, until one is found that target would refuse.
 
-    Returns why target would refuse it (empty if it would refuse none), and the next offset to read. At least
-    one fetch response is read. Reading ends at offset ``end``, after about ``most`` bytes, or at the time
-    ``until`` of the monotonic clock. Raises BatchError for records that cannot be parsed, and HostError if
-    source does not respond.
+    Returns why target would refuse that batch (an empty text if there is none), and the next offset to read.
+    At least one fetch response is read. Reading ends at offset ``end``, after about ``most`` bytes, or at the
+    time ``until`` of the monotonic clock. values: the settings of the topic. Raises BatchError for records
+    that cannot be parsed, and HostError if source does not respond.
     """
     codecs = KafkaCodecs()
     while at < end and most > 0:

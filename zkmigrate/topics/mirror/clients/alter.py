@@ -1,4 +1,4 @@
-"""Send changes to the cluster to which topics are mirrored."""
+"""Send changes to target, the cluster to which topics are mirrored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AGAIN_S = 0.1
 class Mirroring(Protocol):
     """An inventory with two clusters.
 
-    ends: the addresses of source and target.
+    ends: the addresses of source and of target.
     """
 
     @property
@@ -58,8 +58,8 @@ class Alter:
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
         """Send one change, and return an exit code and a text.
 
-        The code is 0 with what was done, or 1 with why it was not done. Raises HostError if the outcome is
-        unknown.
+        The exit code is 0 if the change was made; the text then says what was done. It is 1 if nothing was
+        done; the text then says why. Raises HostError if the outcome is unknown.
         """
         if not isinstance(change, CopyOffsets | AlterAcls | SetDirection):
             return 1, f"nothing was sent: {change.describe()} is not a change of a mirrored cluster"
@@ -81,20 +81,21 @@ class Alter:
 
 
 def alter_acls(target: Cluster, change: AlterAcls) -> tuple[int, str]:
-    """Add ACLs to target or delete ACLs from it.
+    """Add ACLs to target, or delete ACLs from target.
 
-    Returns 0 and what was done. Raises HostError if Kafka refuses one ACL, because others may have been
-    changed.
+    Returns the exit code 0 and a text that says what was done. Raises HostError if Kafka refuses one ACL,
+    because others may have been changed.
     """
     (rights.grant if change.action == "grant" else rights.revoke)(target, [Acl(*one) for one in change.acls])
     return 0, f"{change.action} on target: {len(change.acls)} ACLs"
 
 
 def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tuple[int, str]:
-    """Record on both clusters where copiers may write, first on the cluster where they must stop writing.
+    """Record on both clusters where copiers may write.
 
-    If clients now write to target, its former copiers also lose the transactional ids of their partitions.
-    Returns 0 and what was done, or 1 and why it was refused. Raises HostError if the outcome is unknown.
+    The cluster where copiers must stop writing is changed first. If clients now write to target, the former
+    copiers to target also lose the transactional ids of their partitions. Returns the exit code 0 and what
+    was done, or 1 and why it was refused. Raises HostError if the outcome is unknown.
     """
     sides, ids = (source, target), (source.id(), target.id())
     for side in sides:
@@ -116,9 +117,9 @@ def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tup
 
 
 def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:
-    """Take over the transactional ids of all partitions, so that their former copiers are fenced off.
+    """Take over the transactional ids of all partitions, so that their former copiers can no longer write.
 
-    Returns the ids that could not be taken over, each with Kafka's error.
+    Returns the ids that could not be taken over, each with Kafka's error as text.
     """
     led = target.leaders(topics)
     left = {owned((topic, number)): 0 for topic, numbers in led.items() for number in numbers}
@@ -135,9 +136,9 @@ def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:
 def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple[int, str]:
     """Commit on target the offsets that the groups have committed on source.
 
-    An offset beyond the end of target's log is lowered to that end. Nothing is sent unless every group can be
-    committed. Returns 0 and what was done, or 1 and why it was not done. Raises HostError if the outcome is
-    unknown.
+    An offset beyond the end of target's log is lowered to that end. Nothing is committed unless the offsets
+    of every group can be committed. Returns the exit code 0 and what was done, or 1 and why nothing was done.
+    Raises HostError if the outcome is unknown.
     """
     read = groups.read(source, target, change.topics, change.groups)
     if read.troubles:
@@ -166,9 +167,9 @@ def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple
 
 
 def _coordinated(target: Cluster, read: groups.Read) -> groups.Read:
-    """Return ``read`` with the coordinators of its groups on target.
+    """Return the result of a read with the coordinators of its groups on target added.
 
-    The request is repeated for up to ``REQUEST_S`` seconds, because a fresh cluster does not report its
+    The request is repeated for up to ``REQUEST_S`` seconds, because a new cluster does not report its
     coordinators at once.
     """
     end = time.monotonic() + deadline.remaining(REQUEST_S)

@@ -1,4 +1,4 @@
-"""Answer the requests for facts about what is mirrored, from both clusters."""
+"""Answer the requests for facts about a mirror by reading from both clusters."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from zkmigrate.topics.mirror.rules.position import Ends
 T = TypeVar("T")
 
 _GARBLED = (KeyError, ValueError, TypeError)
-"""The exceptions that reading an unexpected response raises."""
+"""The exceptions that are raised while an unexpected response is read."""
 Range = tuple[int, int]
 
 
 class MirrorAnswers:
-    """A client that answers the requests about two clusters.
+    """A client that answers requests for facts about two clusters.
 
     It keeps the connections to each pair of clusters, and answers one request at a time for each pair.
     """
@@ -154,10 +154,11 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
 def _others(
     here: Cluster, placed: Sequence[Place], names: Sequence[str], named: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return why each group that was not named uses the topics, and what could not be read.
+    """Find the groups that use the topics, although they are not among the named groups.
 
-    A group without members is left out if its commits are all before the logs' starts. Its consumers then
-    begin where auto.offset.reset says, on either cluster.
+    Returns two dicts with texts by group: how each group uses the topics, and why a group could not be read.
+    A group without members is left out if its commits are all below the starts of the logs. Its consumers
+    then begin where auto.offset.reset says, on either cluster.
     """
     if not named:
         return {}, {}
@@ -219,11 +220,15 @@ def _differences(
 
 
 Led = tuple[Cluster, Mapping[str, Mapping[int, int]], Mapping[Part, Ends | int]]
-"""A cluster, the leaders of its partitions, and the ends of their logs."""
+"""A cluster, the leader of each partition, and the end of each partition's log."""
 
 
 def _difference(led: Sequence[Led], part: Part, begun: int, end: int) -> Reading[RangeCompared]:
-    """Compare both logs from ``begun`` to ``end``, as far as both still have the records."""
+    """Compare a partition's two logs from offset ``begun`` to offset ``end``.
+
+    led: source and target with the leaders and ends of their partitions. Records that one of the logs no
+    longer has are not compared.
+    """
     topic, number = part
     leaders, logs = list[int](), list[Ends]()
     for side, by_topic, ends in led:

@@ -1,7 +1,7 @@
 """Send the mirror's requests to one cluster: fetch, produce, end markers, ends of logs, topics and settings.
 
-kafka-python has no public call for most of them. Where newer versions of a request name topics by id, an
-older version is sent.
+kafka-python has no public method for most of these requests. If a newer version of a request names topics by
+id, an older version is sent.
 """
 
 from __future__ import annotations
@@ -34,30 +34,36 @@ from zkmigrate.topics.mirror.rules.position import Ends
 from zkmigrate.topics.mirror.rules.topic import Settings, describe
 
 Part = tuple[str, int]
-"""Topic and partition."""
+"""A topic's name and a partition's number."""
 T = TypeVar("T")
 
 REQUEST_S = 30.0
 _OTHERS_S = 1.5 * REQUEST_S
-"""Seconds after which a failed request is not sent to yet another broker."""
+"""Seconds after which a request that failed is not sent to another broker any more."""
 FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20
-"""The most bytes of one fetch response, and of one partition in it. A larger batch is sent alone."""
+"""The most bytes of a fetch response, and of one partition in that response.
+
+A broker still sends a larger batch, alone in a response.
+"""
 _WAIT_MS = 250
 """The longest time that a fetch waits for records, in milliseconds."""
 _LARGEST = 128 << 20
 _CONSUMER, UNCOMMITTED, COMMITTED = -1, 0, 1
 _DEBUGGER = -2
-"""The replica id in a ListOffsets request for which a leader returns its log end offset instead of its high
-watermark."""
+"""The replica id in a ListOffsets request with which a leader returns its log end offset.
+
+With other replica ids the leader returns its high watermark.
+"""
 _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
 _SUPER, _LEAST = "super.users", "min.insync.replicas"
 _ANONYMOUS = "ANONYMOUS"
-"""Kafka's name for a client that does not log in."""
+"""Kafka's name for the user of a client that does not log in."""
 
 _IN_FLIGHT = 1 << 16
-"""The most requests in flight on one connection; kafka-python refuses more. The copier sends one for each
-partition in flight.
+"""The most requests in flight on one connection, above which kafka-python refuses to send.
+
+The copier has one request in flight for each partition.
 """
 _OPEN: Mapping[str, Any] = {}
 _REASON = re.compile(r"Connection (?:lost|failed): (.*)")
@@ -68,7 +74,10 @@ _LOG.setLevel(logging.INFO)  # kafka-python logs passwords at the level DEBUG
 
 
 class _Said(logging.Handler):
-    """A log handler that collects why connections failed; kafka-python reports that only in its log."""
+    """A log handler that collects the reasons why connections failed.
+
+    kafka-python reports these reasons only in its log.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,8 +92,8 @@ class _Said(logging.Handler):
 class Topic:
     """A topic of one cluster.
 
-    leaders: broker ids by partition, -1 for a partition without a leader. replicas: the highest replica count
-    of its partitions.
+    leaders: the broker id of each partition's leader, -1 for a partition without a leader. replicas: the
+    highest replica count of its partitions.
     """
 
     leaders: Mapping[int, int]
@@ -93,7 +102,7 @@ class Topic:
 
 
 class Latest(NamedTuple):
-    """The ends of one partition's log.
+    """The offsets at which one partition's log ends.
 
     An offset is None if no leader reported it. end: the high watermark, up to which consumers can read.
     stable: the last stable offset. log_end: the log end offset of the leader. in_sync, replicas: broker ids.
@@ -122,7 +131,7 @@ class _Led(NamedTuple):
 
 @dataclass(frozen=True)
 class Fetched:
-    """A fetch response for one partition.
+    """The part of a fetch response that belongs to one partition.
 
     error: Kafka's error code. end: the high watermark. stable: the last stable offset. aborted: the producer
     id and first offset of each aborted transaction. records: the record batches as received.
@@ -135,12 +144,12 @@ class Fetched:
     records: bytes
 
     def shown(self, isolation: int) -> int:
-        """Return the offset up to which the leader sends records at an isolation level."""
+        """Return the offset up to which the leader sends records to consumers with this isolation level."""
         return self.stable if isolation == COMMITTED else self.end
 
 
 class _Client(KafkaAdminClient):  # type: ignore[misc]
-    """An admin client that ends its thread even if it cannot connect.
+    """An admin client of kafka-python that ends its thread even if it cannot connect.
 
     Queries are repeated for hours, so threads would accumulate otherwise.
     """
@@ -157,11 +166,11 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
 class Cluster:
     """A connection to a cluster.
 
-    what: the cluster's name in messages. brokers: ``host:port`` of each. security: the result of
-    ``security.settings``. account: the principal by Kafka's default rules; with TLS alone, the brokers take
-    the principal from the certificate instead.
+    what: the cluster's name in messages. brokers: ``host:port`` of each broker. security: the result of
+    ``security.settings``. account: the principal of the connection by Kafka's default rules; with TLS alone,
+    the brokers take the principal from the certificate instead.
 
-    Methods raise HostError if no response arrived, so that the outcome of a change is unknown.
+    Each method raises HostError if no response arrived, so that the outcome of a change is unknown.
     """
 
     def __init__(self, what: str, brokers: Sequence[str], security: Mapping[str, Any] = _OPEN) -> None:
@@ -194,14 +203,14 @@ class Cluster:
 
     @property
     def at(self) -> str:
-        """The addresses of the brokers, in the form that Kafka's own tools accept."""
+        """The addresses of the brokers as one text, in the form that Kafka's own tools accept."""
         return ",".join(self._brokers)
 
     def close(self) -> None:
         self._admin.close()
 
     def call(self, do: Callable[[KafkaAdminClient], T]) -> T:
-        """Call a method of kafka-python's admin client.
+        """Call a function with kafka-python's admin client, and return the function's result.
 
         Raises HostError if the call fails.
         """
@@ -219,7 +228,10 @@ class Cluster:
         return request.API_KEY in self._manager.broker_version_data.api_versions
 
     def begin(self, request: Any, node: int | None = None) -> Any:
-        """Send a request and return at once; ``end`` waits for the response."""
+        """Send a request and return at once. The method ``end`` waits for the response.
+
+        node: the id of the broker that gets the request; None for any broker.
+        """
         return self._net.call_soon_with_future(self._manager.send, request, node)
 
     def end(self, sent: Any) -> Any:
@@ -235,9 +247,9 @@ class Cluster:
     def ask(self, request: Any, node: int | None = None) -> Any:
         """Send a request to a broker and return the response.
 
-        Without a node, other brokers are tried until one responds, because any broker may have died a moment
+        If ``node`` is None, brokers are tried until one responds, because any broker may have failed a moment
         ago. Such a request must not change anything, because a broker that fails may have received it. Raises
-        HostError if none responds.
+        HostError if no broker responds.
         """
         began = time.monotonic()
         try:
@@ -262,7 +274,7 @@ class Cluster:
         return str(self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id)
 
     def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return the leader of each partition, by topic; -1 for a partition without a leader.
+        """Return the leaders of topics, by topic and partition; -1 for a partition without a leader.
 
         Topics that do not exist are left out.
         """
@@ -288,9 +300,9 @@ class Cluster:
     def controller(self) -> int:
         """Return the id of a broker that accepts changes of topics.
 
-        With ZooKeeper it is the controller. Without ZooKeeper every broker forwards such changes, and
-        Metadata may name any broker as the controller, even one that died a moment ago. So the first broker
-        that responds is returned. Raises HostError if none responds.
+        With ZooKeeper this is the controller. Without ZooKeeper every broker forwards such changes, and
+        Metadata may name any broker as the controller, even a broker that failed a moment ago. So the first
+        broker that responds is returned. Raises HostError if no broker responds.
         """
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         answer = self.ask(request)
@@ -307,7 +319,11 @@ class Cluster:
         raise failed
 
     def topics(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
-        """Return the existing topics among these names, and why Kafka does not show the others, by topic."""
+        """Read topics by name.
+
+        Returns two dicts by topic: the topics that exist, and for other topics the reason why Kafka does not
+        show them.
+        """
         asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         answer = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         led = {one.name: one.partitions for one in answer.topics if one.partitions}
@@ -328,7 +344,7 @@ class Cluster:
         return found, hidden
 
     def unshown(self, names: Iterable[str]) -> dict[str, str]:
-        """Return, by topic, why Kafka does not show it.
+        """Return, for each topic that Kafka does not show, the reason why.
 
         Topics that Kafka shows and topics that do not exist are left out.
         """
@@ -343,9 +359,9 @@ class Cluster:
         }
 
     def least_in_sync(self, names: Sequence[str]) -> dict[str, int]:
-        """Return each topic's min.insync.replicas.
+        """Return the min.insync.replicas setting of each topic.
 
-        That is how many replicas must be in sync for a write with acks=all. Raises HostError if Kafka does
+        This is how many replicas must be in sync for a write with acks=all. Raises HostError if Kafka does
         not show the setting.
         """
         request = DescribeConfigsRequest(
@@ -378,8 +394,8 @@ class Cluster:
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
         """Return where each partition's log begins and ends, or Kafka's error code.
 
-        Partitions are left out if they have no leader or the leader does not respond. committed: whether the
-        end is the last stable offset instead of the high watermark.
+        A partition is left out if it has no leader, or if the leader does not respond. committed: whether the
+        end is the last stable offset, and not the high watermark.
         """
         starts = self._offsets(parts, _EARLIEST, UNCOMMITTED)
         ends = self._offsets(parts, _LATEST, COMMITTED if committed else UNCOMMITTED)
@@ -390,19 +406,19 @@ class Cluster:
         return found
 
     def first_at(self, leader: int, part: Part, ms: int) -> int:
-        """Return the offset of the first committed record with this timestamp or a later one.
+        """Return the offset of a partition's first committed record that is not older than a time.
 
-        ms: milliseconds since the epoch. Returns -1 if there is no such record, or the leader does not report
-        it.
+        leader: the broker id of the partition's leader. ms: the time in milliseconds since the epoch. Returns
+        -1 if there is no such record, or if the leader does not report the offset.
         """
         asked = self._begin_offsets({leader: {part[0]: [part[1]]}}, ms, COMMITTED)
         error, offset = self._end_offsets(asked).get(part, (NO_LEADER, -1))
         return -1 if error else offset
 
     def latest(self, topics: Iterable[str]) -> dict[Part, Latest]:
-        """Return where the log of each partition of these topics ends.
+        """Return the offsets at which the log of each partition of these topics ends.
 
-        Topics that do not exist are left out. All requests are in flight at once.
+        Topics that do not exist are left out. All requests are in flight at the same time.
         """
         led = self._led(topics)
         parts = [(name, number) for name, numbers in led.items() for number in numbers]
@@ -454,7 +470,10 @@ class Cluster:
         return sent
 
     def _end_offsets(self, sent: Iterable[Any]) -> dict[Part, tuple[int, int]]:
-        """Return Kafka's error code and the offset of each partition, as far as leaders respond."""
+        """Return Kafka's error code and the offset of each partition for which a leader responded.
+
+        sent: the ListOffsets requests that were sent.
+        """
         found = dict[Part, tuple[int, int]]()
         for one in sent:
             with suppress(HostError):  # the partitions of a leader that is gone are left out
@@ -464,16 +483,17 @@ class Cluster:
         return found
 
     def _by_leader(self, parts: Iterable[Part]) -> dict[int, dict[str, list[int]]]:
-        """Group partitions by leader and topic, and leave out those without a leader."""
+        """Group partitions by the id of their leader and by topic. Leave out partitions without a leader."""
         wanted = list(parts)
         return _grouped(wanted, self.leaders({name for name, _ in wanted}))
 
     def begin_fetch(
         self, leader: int, offsets: Mapping[Part, int], isolation: int = COMMITTED, most: int = FETCH_BYTES
     ) -> Any:
-        """Request batches from these offsets on and return at once; ``fetched`` waits for the response.
+        """Request record batches from the given offsets on, and return at once.
 
-        most: the most bytes of the response.
+        The method ``fetched`` waits for the response. isolation: the isolation level of the consumer. most:
+        the most bytes of the response.
         """
         kind = FetchRequest.FetchTopic
         by_topic: dict[str, list[Any]] = defaultdict(list)
@@ -507,7 +527,7 @@ class Cluster:
         return bool(sent.is_done)
 
     def fetched(self, sent: Any) -> dict[Part, Fetched]:
-        """Wait for the response to ``begin_fetch`` and return it by partition.
+        """Wait for the response to ``begin_fetch``, and return its parts by partition.
 
         Raises HostError if the request as a whole failed.
         """
@@ -529,7 +549,7 @@ class Cluster:
     def begin_produce(self, leader: int, batches: Mapping[Part, bytes]) -> Any:
         """Send one batch for each partition with acks=all, and return at once.
 
-        ``produced`` waits for the response.
+        The method ``produced`` waits for the response.
         """
         kind = ProduceRequest.TopicProduceData
         by_topic: dict[str, list[Any]] = defaultdict(list)
@@ -545,9 +565,9 @@ class Cluster:
         return self.begin(request, leader)
 
     def produced(self, sent: Any) -> dict[Part, tuple[int, int, str]]:
-        """Wait for the response to ``begin_produce`` and return it by partition.
+        """Wait for the response to ``begin_produce``, and return its parts by partition.
 
-        It consists of Kafka's error code, the base offset, and the error message.
+        Each part consists of Kafka's error code, the base offset, and the error message.
         """
         return {
             (topic.name, p.index): (p.error_code, p.base_offset, _refused(p))
@@ -558,8 +578,8 @@ class Cluster:
     def mark(self, leader: int, counts: Mapping[Part, tuple[int, Owner]]) -> dict[Part, int]:
         """Append end markers of empty, aborted transactions to partitions of one leader.
 
-        counts: by partition, the number of markers and their owner. Returns Kafka's error code by partition,
-        0 if there is none.
+        counts: by partition, the number of markers, and the owner of the transactional id that writes them.
+        Returns Kafka's error code by partition, 0 for no error.
         """
         kind = WriteTxnMarkersRequest.WritableTxnMarker
         markers = []
@@ -606,16 +626,17 @@ class Cluster:
     # -- who may write end markers
 
     def take(self, names: Sequence[str]) -> dict[str, Owner | int]:
-        """Take over these transactional ids, so that their former owners are fenced off.
+        """Take over transactional ids, so that their former owners can no longer write.
 
-        Returns, by id, its owner or Kafka's error code.
+        Returns a dict by transactional id. A value is the new owner, or Kafka's error code.
         """
         return self._owners.take(names)
 
     def ended(self, owners: Sequence[Owner]) -> dict[str, int]:
-        """Return, by transactional id, Kafka's error code for ending a transaction that was never begun.
+        """Check whether owners still own their transactional ids, without changing anything.
 
-        This changes nothing; the code shows whether the owner still owns the id.
+        Each owner asks to end a transaction that was never begun. Returns Kafka's error code for this
+        request, by transactional id; the code shows whether the owner still owns the id.
         """
         return self._owners.ended(owners)
 
@@ -637,9 +658,9 @@ def _settings(configs: Iterable[Any]) -> Settings:
 
 
 def _refused(answer: Any) -> str:
-    """Return Kafka's message about a refused batch; empty if the batch was not refused.
+    """Return Kafka's message about a refused batch, or an empty text if the batch was not refused.
 
-    It is the message about the first invalid record, if the broker names one.
+    If the broker names an invalid record, this is the message about the first invalid record.
     """
     if not answer.error_code:
         return ""
@@ -652,7 +673,10 @@ def _leaders(led: Mapping[str, Mapping[int, _Led]]) -> dict[str, dict[int, int]]
 
 
 def _grouped(parts: Iterable[Part], led: Mapping[str, Mapping[int, int]]) -> dict[int, dict[str, list[int]]]:
-    """Group partitions by leader and topic, and leave out those without a leader."""
+    """Group partitions by the id of their leader and by topic. Partitions without a leader are left out.
+
+    led: the leaders by topic and partition.
+    """
     found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for name, number in parts:
         leader = led.get(name, {}).get(number, -1)

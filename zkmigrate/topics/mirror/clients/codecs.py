@@ -1,4 +1,4 @@
-"""Compress and decompress records with Kafka's codecs, by zlib and cramjam."""
+"""Compress and decompress records with the codecs that Kafka uses, by zlib and cramjam."""
 
 from __future__ import annotations
 
@@ -14,29 +14,32 @@ from zkmigrate.topics.mirror.rules.batch import BatchError
 _NONE, _GZIP, _SNAPPY, _LZ4, _ZSTD = range(5)
 _XERIAL = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
-"""The header that Java's clients write before their blocks of snappy."""
+"""The header that Java clients write before their snappy blocks."""
 _LZ4_BLOCK = 64 << 10
 _LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")
-"""The header of an LZ4 frame with independent blocks of at most 64 KiB, the only kind that Kafka reads. The
-last byte is a checksum of the two bytes before it."""
+"""The header of an LZ4 frame with independent blocks of at most 64 KiB.
+
+Kafka reads no other kind of frame. The last byte is a checksum of the two bytes before it.
+"""
 _PLAIN, _LZ4_END = 1 << 31, bytes(4)
-"""The bit in a block's size that marks the block as uncompressed, and the end mark of a frame."""
+"""The bit in a block's size that marks the block as uncompressed, and the mark that ends a frame."""
 _IN_GZIP = 31
-"""zlib's window bits for the gzip format."""
+"""The value of zlib's parameter wbits for the gzip format."""
 MAX_INFLATED = 128 << 20
-"""The most bytes that the records of one batch may inflate to. A whole response of a broker has the same
-limit.
+"""The most bytes that the records of one batch may have after decompression.
+
+The whole response of a broker has the same limit.
 """
 _FIRST_BUFFER, _GROWTH = 1 << 16, 8
 _FULL = "failed to write whole buffer"
-"""cramjam's error text for a buffer that is too small."""
+"""The text of cramjam's error for a buffer that is too small."""
 
 
 @dataclass(frozen=True)
 class KafkaCodecs:
     """An implementation of ``mirror.rules.records.Codecs``.
 
-    limit: the most bytes that a payload may inflate to.
+    limit: the most bytes that a payload may have after decompression.
     """
 
     limit: int = MAX_INFLATED
@@ -91,10 +94,10 @@ class KafkaCodecs:
         return bytes(out)
 
     def _block(self, payload: bytes, before: int) -> bytes:
-        """Decompress a block of snappy, unless it would exceed the limit.
+        """Decompress a snappy block, unless the result would exceed the limit.
 
-        The size is checked first: the block begins with it, and cramjam reserves that much memory. before:
-        how many bytes of the payload were decompressed already.
+        The size is checked first, because cramjam reserves as much memory as the beginning of the block says.
+        before: how many bytes of the payload were decompressed already.
         """
         self._check(before + int(cramjam.snappy.decompress_raw_len(payload)))
         return bytes(cramjam.snappy.decompress_raw(payload))
@@ -123,9 +126,9 @@ class KafkaCodecs:
 
 
 def _lz4(payload: bytes) -> bytes:
-    """Return the payload as an LZ4 frame that Kafka can read.
+    """Compress the payload to an LZ4 frame that Kafka can read.
 
-    The frames that cramjam makes itself have blocks that depend on each other.
+    The frames that cramjam itself makes have blocks that depend on each other, which Kafka does not accept.
     """
     out = bytearray(_LZ4_HEADER)
     for at in range(0, len(payload), _LZ4_BLOCK):

@@ -1,10 +1,10 @@
-"""Copy partitions of source to target at equal offsets until it is stopped.
+"""Copy partitions of source to target at equal offsets until the copier is stopped.
 
-A copier stores no state of its own: when it starts, or gets no response, it finds its position from both
+A copier stores no state of its own. When it starts, or gets no response, it finds its position from both
 logs. A batch is appended only once however often it is sent, because its producer id and sequence number are
 derived from target's log. End markers have no sequence number. Therefore the copier that writes them owns a
-transactional id for each partition, and checks every ``LEASE_S`` that it still owns it. A copier that takes
-over waits longer than that.
+transactional id for each partition, and checks every ``LEASE_S`` seconds that it still owns the id. A copier
+that takes over the id waits longer than that.
 
 Records from source are written only after target has reported again which cluster leads the topic. So a
 copier that starts again after a switch, or was suspended during one, writes nothing: records that clients
@@ -42,38 +42,42 @@ from zkmigrate.topics.mirror.rules.position import WINDOW, Ends, Failed, Sides, 
 from zkmigrate.topics.mirror.rules.small_batches import joined
 
 LEASE_S = 2.0
-"""The longest time, in seconds, that a copier writes end markers without checking that it still may."""
+"""The most seconds that a copier writes end markers without checking that it still may write."""
 SETTLE_S = 2.5
-"""Seconds that a copier waits after a takeover, longer than the lease. By then the former copier writes
-nothing more, and everything that it sent has arrived.
+"""Seconds that a copier waits after it took over a partition, which is longer than ``LEASE_S``.
+
+By then the former copier no longer writes, and everything that it sent has arrived.
 """
 LOOK_S = 5.0
 """Seconds between two checks that target's logs end where the copier left them."""
 RETRY_S = 0.5
 KNOWN_S = 60.0
-"""Seconds after an accepted batch in which several requests may be in flight. A broker lets a producer that
-it does not know, or has forgotten, begin with any sequence number. If it refused the first batch, it would
-append the second at the offset of the first.
+"""Seconds after an accepted batch in which several requests may be in flight.
+
+A broker lets a producer that it does not know, or has forgotten, begin with any sequence number. If it
+refused the first batch, it would append the second batch at the offset of the first.
 """
 MARKERS = 1000
-"""The most end markers for one partition in one request."""
+"""The most end markers in one request for one partition."""
 QUEUE_BYTES, PARTITION_QUEUE_BYTES = 64 << 20, 8 << 20
-"""The most bytes of source's responses in memory: of all partitions, and of one partition before more is
-requested for it. A batch larger than a fetch may exceed them.
+"""Two limits in bytes for responses of source in memory: of all partitions together, and of one partition.
+
+Above the second limit nothing more is requested for the partition. A batch that is larger than a fetch may
+exceed both limits.
 """
 BURST_S = 1.0
-"""What may be sent at once after a rest, in seconds at the rate."""
+"""How much may be sent at once after a pause, as the number of seconds in which the rate allows it."""
 
 PAUSE_S = 0.1
-"""The longest time, in seconds, that one round waits for the rate limit."""
+"""The most seconds that one round waits for the rate limit."""
 
 
 class Copier:
     """A copier of partitions from source to target.
 
-    deletes: the topics of target that records may be deleted from. say: called once for each partition that
-    fails or that this copier may no longer write. rate: the highest rate in bytes per second, over all
-    partitions.
+    parts: the partitions. deletes: the topics of target whose records may be deleted. say: a function that is
+    called once for each partition that fails, or that this copier may no longer write. rate: the highest rate
+    in bytes per second, for all partitions together.
     """
 
     def __init__(
@@ -99,12 +103,12 @@ class Copier:
         self._bucket = TokenBucket(rate, rate * BURST_S, time.monotonic)
 
     def add(self, parts: Iterable[Part]) -> None:
-        """Start to copy these partitions too, unless they are known already."""
+        """Start to copy these partitions as well. Partitions that are already known are ignored."""
         for part in parts:
             self.partitions.setdefault(part, Partition(part))
 
     def stop(self, topic: str, why: str) -> None:
-        """Stop copying a topic, and mark its partitions as failed for the reason ``why``."""
+        """Stop copying a topic, and mark its partitions as failed for the given reason."""
         for p in self.partitions.values():
             if p.part[0] == topic and p.left:
                 self._judge(p, Failed(why))
@@ -112,9 +116,9 @@ class Copier:
     def copy(self, ended: Callable[[], bool], tick: Callable[[], None], *, once: bool = False) -> None:
         """Copy until ``ended`` returns True or no partition is left to copy.
 
-        once: whether to stop at the last stable offsets that source had when copying began. tick: called
-        after each round. Raises LockedError if nothing is left to copy and this copier may no longer write
-        some partitions; not if ``ended`` returned True.
+        once: whether to stop at the last stable offsets that source had when copying began. tick: a function
+        that is called after each round. Raises LockedError if nothing is left to copy and this copier may no
+        longer write some partitions, unless ``ended`` returned True.
         """
         while not ended():
             left = [p for p in self.partitions.values() if p.left]
@@ -153,7 +157,7 @@ class Copier:
     def _open(self, shut: Sequence[Partition]) -> None:
         """Take over these partitions, and read their positions ``SETTLE_S`` seconds later.
 
-        The other partitions are copied meanwhile.
+        All other partitions are copied meanwhile.
         """
         now = time.monotonic()
         settled = [p for p in shut if p.due is not None and p.due <= now]
@@ -163,7 +167,7 @@ class Copier:
             self._read(settled)
 
     def _take(self, shut: Sequence[Partition]) -> None:
-        """Take over these partitions, except those that another copier has taken from this one."""
+        """Take over these partitions, except partitions that another copier has taken from this copier."""
         if known := [p for p in shut if p.part in self._owners]:
             self._ask(known)
         begun = time.monotonic()
@@ -180,7 +184,7 @@ class Copier:
     def _read(self, shut: Sequence[Partition]) -> None:
         """Read the positions of these partitions from both logs.
 
-        By now everything that a former copier sent has arrived.
+        This is called when everything that a former copier sent has arrived.
         """
         parts = [p.part for p in shut]
         # Target first: another copier may still write, up to what source has by then.
@@ -226,7 +230,7 @@ class Copier:
     # -- source
 
     def _fetch(self) -> None:
-        """Send a fetch request to each leader without one in flight, as far as there is room in memory.
+        """Send a fetch request to each leader that has no fetch request in flight, while memory allows.
 
         Partitions that have waited longest come first.
         """
@@ -243,7 +247,7 @@ class Copier:
             self._flying.append((self._source.begin_fetch(leader, offsets, most=most), most, offsets))
 
     def _collect(self, *, wait: bool) -> None:
-        """Queue the steps for the responses of source that have arrived.
+        """Take the responses of source that have arrived, and queue the steps that follow from them.
 
         wait: whether to wait for one response if none has arrived.
         """
@@ -281,7 +285,7 @@ class Copier:
             p.fetched, p.served = batches[-1].next_offset, time.monotonic()
 
     def _queued(self) -> list[Partition]:
-        """Build the next steps, and return the partitions that have some.
+        """Build the next steps of all partitions, and return the partitions that have steps.
 
         Partitions that have waited longest come first.
         """
@@ -353,7 +357,7 @@ class Copier:
     def _mark(self, gaps: Sequence[Partition]) -> None:
         """Fill a part of each partition's gap with end markers, then check that its log grew by that much.
 
-        After the first marker, Kafka refuses those of former copiers.
+        After the first marker, Kafka refuses the markers of former copiers.
         """
         self._still_mine()
         by_leader: dict[int, dict[Part, tuple[int, Owner]]] = {}
@@ -399,18 +403,19 @@ class Copier:
         still, now = [p for p in self.partitions.values() if p.open], time.monotonic()
         if any(now - p.asked > LEASE_S for p in still):
             self._ask(still)
-        """Read the recorded direction, and stop copying topics whose clients do not use source."""
+        """A function that reads which cluster leads each topic, and stops copying topics that source does not
+        lead."""
 
     def still_leads(self) -> None:
-        """Read from target which cluster leads each topic, and give up those that source does not lead."""
+        """Read from target which cluster leads each topic. Stop copying topics that source does not lead."""
         self._unasked = True
         self._hear_leaders(self._ask_leaders())
 
     def _ask_leaders(self) -> tuple[list[str], Any] | None:
-        """Request from target which cluster leads each topic, if a request is due.
+        """If it is time, send target a request for the cluster that leads each topic.
 
-        It is due after each response of source, and at regular intervals. Returns the topics and the pending
-        request, or None if no request is due.
+        It is time after each response of source, and at regular intervals. Returns the topics and the request
+        that was sent, or None if it is not time.
         """
         begun = time.monotonic()
         topics = sorted({p.part[0] for p in self.partitions.values() if p.left})
@@ -442,7 +447,7 @@ class Copier:
                 p.asked = begun
 
     def _look(self) -> None:
-        """Check that target's logs end where the copier left them."""
+        """Check that target's logs end where this copier's last write ended."""
         still = [p for p in self.partitions.values() if p.open]
         ends = self._target.ends([p.part for p in still])
         for p in still:
@@ -458,15 +463,19 @@ class Copier:
     # -- answers
 
     def _lost(self, parts: Iterable[Part], error: HostError) -> None:
-        """Let the positions of these partitions be read again, because a broker did not respond."""
+        """Let the positions of these partitions be read again, because a broker did not respond.
+
+        error: the error of the request.
+        """
         for part in parts:
             if self.partitions[part].open:
                 self.partitions[part].again(str(error))
 
     def _judge(self, p: Partition, answer: Appended | Again | Fenced | Failed) -> bool:
-        """Return whether a request succeeded; otherwise update the state of the partition.
+        """Return True if a request for a partition succeeded. Otherwise update the partition's state.
 
-        Its position is then read again, or it has failed, or it belongs to another copier.
+        After the update, the position is read again, or the partition has failed, or it belongs to another
+        copier.
         """
         if isinstance(answer, Appended):
             return True
@@ -483,7 +492,7 @@ class Copier:
 
 
 def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
-    """Return what an error code in a response without an error message means.
+    """Return the outcome of a request from an error code that came without an error message.
 
     tries: as for ``outcome``.
     """
@@ -491,7 +500,10 @@ def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
 
 
 def _stopped(taken: Sequence[Partition]) -> str:
-    """Return the message with which a copier ends if it may no longer write some partitions."""
+    """Return the message with which a copier ends if it may no longer write some partitions.
+
+    taken: the partitions that it may no longer write.
+    """
     names = ", ".join(f"{p.part[0]}-{p.part[1]}" for p in taken if p.why == TAKEN_OVER)
     said = [f"another copier has taken over {names}. This copier has stopped"] if names else []
     said += dict.fromkeys(p.why for p in taken if p.why != TAKEN_OVER)

@@ -1,7 +1,7 @@
-"""Keep partitions, settings, group offsets and ACLs on target equal to source's.
+"""Keep partitions, settings, group offsets and ACLs on target equal to those on source.
 
-It compares both clusters between two rounds of the copier. What cannot be read or changed becomes a finding,
-and copying continues.
+Both clusters are compared between two rounds of the copier. A fact that cannot be read, or a change that
+fails, becomes a finding, and copying continues.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ from zkmigrate.topics.mirror.rules.share import WHOLE, Share
 from zkmigrate.topics.mirror.rules.topic import deletes
 
 SOON_S = 0.5
-"""Seconds until the next look if a change does not show yet, or a coordinator was not reported."""
+"""Seconds until the next comparison if a change is not visible yet, or a coordinator is not known."""
 SHARE = 9
-"""How many times longer than a look takes the next one is delayed, because a slow cluster must not stop the
-copier.
+"""The pause after a comparison, as a multiple of the time that the comparison took.
+
+The pause is there because a slow cluster must not stop the copier.
 """
 NO_AUTHORIZER = "no authorizer"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A difference that remains, or something that could not be read, and why."""
+    """A difference that remains, or a fact that could not be read.
+
+    about: the subject. why: the reason.
+    """
 
     about: str
     why: str
@@ -47,12 +51,12 @@ class Follower:
     """A follower that copies changes of topics, group offsets and ACLs while records are copied.
 
     names: the topics. named: the groups; if empty, all groups that use the topics. clears: the topics whose
-    records may be deleted, a set shared with the copier and updated here. refresh_s: the longest time, in
-    seconds, until a change at source is on target. say: called with each change and each new finding. share:
-    the part of the partitions that this copier copies, also of new partitions.
+    records may be deleted, a set that the follower updates and shares with the copier. refresh_s: the most
+    seconds until a change on source is on target. say: a function that is called with each change and each
+    new finding. share: the part of the partitions that this copier copies, also of new partitions.
 
-    findings: those of the last round. unread: the partitions that had too few replicas in sync on source in
-    the last round, so that their last records cannot be read yet.
+    findings: the findings of the last round. unread: the partitions that had too few replicas in sync on
+    source in the last round, so that their last records cannot be read yet.
     """
 
     def __init__(
@@ -77,14 +81,14 @@ class Follower:
         self.unread: tuple[Part, ...] = ()
 
     def tick(self, copier: Copier) -> None:
-        """Compare both clusters, and make target equal, if that is due."""
+        """Compare both clusters and make target equal to source, if the time for this has come."""
         if time.monotonic() >= self._due:
             self.look(copier)
 
     def look(self, copier: Copier) -> bool:
         """Make target equal to source as far as possible now.
 
-        Returns True if this should be repeated soon, because more is left to do.
+        Returns True if more is left to do, so that the next comparison should follow soon.
         """
         before, self.findings = self.findings, {}
         begun, soon = time.monotonic(), False
@@ -157,9 +161,9 @@ class Follower:
     # -- replicas
 
     def _watch_replicas(self, copier: Copier) -> bool:
-        """Report the partitions of source with too few replicas in sync.
+        """Report the partitions of source that have too few replicas in sync.
 
-        Their last records cannot be copied yet.
+        The last records of such partitions cannot be copied yet.
         """
         ours = [part for part, one in copier.partitions.items() if one.left]
         logs = reached(self._source, {topic for topic, _ in ours}) if ours else {}

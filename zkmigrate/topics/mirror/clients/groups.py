@@ -1,4 +1,4 @@
-"""Read groups and their commits from both clusters, and commit on target."""
+"""Read consumer groups and their committed offsets from both clusters, and commit offsets on target."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from zkmigrate.topics.mirror.rules.position import Ends
 
 _GROUP = 0
 _CONSUMERS = "consumer"
-"""The protocol type of groups with members that read partitions."""
+"""The protocol type of groups whose members read partitions."""
 _ACTIVE = frozenset({22, 25, 27})
-"""Kafka's error codes ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and REBALANCE_IN_PROGRESS, with which a broker
-refuses a commit because the group has members.
+"""Kafka's error codes ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and REBALANCE_IN_PROGRESS.
+
+A broker refuses a commit with one of these errors because the group has members.
 """
 
 
@@ -32,8 +33,9 @@ refuses a commit because the group has members.
 class Read:
     """The commits of consumer groups on both clusters.
 
-    groups: the groups that have commits for the topics, use them, or are named. brokers: target's
-    coordinators of the groups that it knows. troubles: by group, why it could not be read.
+    groups: the groups that have commits for the topics, use the topics, or were named. brokers: by group, the
+    id of its coordinator on target, as far as target knows the group. troubles: by group, why the group could
+    not be read.
     """
 
     groups: tuple[Group, ...]
@@ -44,11 +46,12 @@ class Read:
 def read(source: Cluster, target: Cluster, topics: Collection[str], named: Collection[str]) -> Read:
     """Read the commits of consumer groups from source, then from target.
 
-    Where target is ahead, source is read again, because its consumers may have committed meanwhile and a
-    copier may have copied that.
+    If target has a later commit than source, the group is read from source again. Its consumers may have
+    committed meanwhile, and a copier may have copied that commit.
 
-    named: the groups to read. If empty, all groups that committed on the topics or have members that read
-    them, and KIP-848 groups with members, share groups and streams groups that use the topics.
+    named: the groups to read. If empty, these groups are read: all groups that committed offsets of the
+    topics or have members that read the topics, and KIP-848 groups with members, share groups and streams
+    groups that use the topics.
     """
     here, troubles = listed(source), dict[str, str]()
     wanted = {name: here[name] for name in (named or sorted(here)) if name in here}
@@ -82,14 +85,17 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
 
 
 def _above(theirs: Commits, ours: Commits) -> bool:
-    """Return True if target has a commit that source does not have, or a later one."""
+    """Return True if target has a commit that is later than the commit on source, or missing on source.
+
+    theirs: the commits on target. ours: the commits on source.
+    """
     return any(part not in ours or one.offset > ours[part].offset for part, one in theirs.items())
 
 
 def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) -> dict[str, str]:
-    """Return, by group, why target lacks the records that its consumers would read next.
+    """Find the groups whose consumers would next read records that target does not have.
 
-    Groups for which target has these records are left out.
+    Returns a text with the reason for each such group.
     """
     parts = sorted({part for own in groups.values() for part in own})
     there = _starts(target, parts)
@@ -99,7 +105,7 @@ def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) ->
 
 
 def _starts(cluster: Cluster, parts: Collection[Part]) -> dict[Part, int]:
-    """Return where the logs of partitions begin, as far as their leaders report it."""
+    """Return the log start offset of each partition for which a leader reports it."""
     ends = cluster.ends(parts) if parts else {}
     return {part: one.start for part, one in ends.items() if isinstance(one, Ends)}
 
@@ -107,8 +113,9 @@ def _starts(cluster: Cluster, parts: Collection[Part]) -> dict[Part, int]:
 def _state(there: Listed | None) -> str:
     """Return the state of a group on target.
 
-    A KIP-848 group with members, a share group and a streams group count as active, because Kafka accepts no
-    commits for them from others.
+    there: the group as target lists it, or None if target does not have the group. A KIP-848 group with
+    members, a share group and a streams group count as active, because Kafka accepts commits for such a group
+    only from its members.
     """
     if there is None:
         return "Dead"
@@ -118,10 +125,10 @@ def _state(there: Listed | None) -> str:
 def _newer(
     source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], concerned: Collection[str]
 ) -> dict[str, str]:
-    """Return, by group, why KIP-848 groups with members, share groups and streams groups cannot switch.
+    """Find KIP-848 groups with members, share groups and streams groups, because these cannot switch.
 
-    Groups that do not use the topics are left out. concerned: groups that are included even if they do not
-    use the topics now.
+    Returns a text with the reason for each such group. Groups that do not use the topics are left out.
+    concerned: groups that are included even if they do not use the topics now.
     """
     return {
         name: f"{groups[name].newer}: {what or 'it belongs to the set'}. {_LEFT}"
@@ -137,9 +144,9 @@ _LEFT = (
 
 
 def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
-    """Return what groups with members read from the topics, and how far they have committed.
+    """Return the partitions of the topics that each group's members read, with the group's commits.
 
-    named: only these groups; empty for all.
+    named: the groups to read; empty for all groups. Groups without members are left out.
     """
     here, troubles = listed(source), dict[str, str]()
     wanted = {name: here[name] for name in named or sorted(here) if name in here}
@@ -154,10 +161,10 @@ def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> d
 
 @dataclass(frozen=True)
 class Others:
-    """Groups that use the topics but are not among the named ones.
+    """Groups that use the topics but are not among the named groups.
 
-    commits: offsets by group. members: by group, why it uses the topics even without a commit. troubles: by
-    group, why it could not be read.
+    commits: committed offsets by group and partition. members: by group that uses the topics even without a
+    commit, the reason. troubles: by group that could not be read, the reason.
     """
 
     commits: Mapping[str, Mapping[Part, int]]
@@ -166,7 +173,7 @@ class Others:
 
 
 def others(source: Cluster, topics: Collection[str], named: Collection[str]) -> Others:
-    """Return the groups that are not named but have commits for the topics or members that read them."""
+    """Return the groups that were not named but have commits for the topics or members that read them."""
     here = {name: one for name, one in listed(source).items() if name not in named}
     troubles = dict[str, str]()
     commits = _commits(source, here, topics, troubles)
@@ -185,8 +192,8 @@ def _members(
 ) -> dict[str, set[Part]]:
     """Return, by group, the partitions of the topics that are assigned to members of classic groups.
 
-    Groups without such partitions are left out. troubles: groups with an assignment that cannot be read are
-    added to it, with the reason.
+    Groups without such partitions are left out. troubles: a dict to which a reason is added for each group
+    with an assignment that cannot be read.
     """
     found = dict[str, set[Part]]()
     brokers = {name: one.broker for name, one in groups.items() if not one.newer}
@@ -202,7 +209,8 @@ def _members(
 def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
     """Return the partitions of the topics that are assigned to a group's members.
 
-    If they are not known, the reason is returned instead.
+    If the partitions are not known, a text with the reason is returned instead. group: the response that
+    describes the group.
     """
     if group.error_code:
         return f"source does not describe it: {describe_error(group.error_code)}"
@@ -221,8 +229,9 @@ def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
 def touch(target: Cluster, read: Read) -> Read:
     """Find target's coordinators of the groups that target does not know yet.
 
-    The first such request to a cluster makes Kafka create ``__consumer_offsets``; it succeeds only later.
-    Returns ``read`` with the coordinators that were found, and a trouble for each group without one.
+    The first such request to a cluster makes Kafka create ``__consumer_offsets``; such requests succeed only
+    some time later. Returns ``read`` with the coordinators that were found, and with a reason in ``troubles``
+    for each group without a coordinator.
     """
     unknown = [one.name for one in read.groups if one.name not in read.brokers]
     asked = {
@@ -243,8 +252,8 @@ def touch(target: Cluster, read: Read) -> Read:
 def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[str, str | HostError]:
     """Commit offsets on target for groups without members, at their coordinators.
 
-    wanted: by group, the coordinator and the commits. Returns, by group, why it was not committed; a
-    HostError if the outcome is unknown.
+    wanted: by group, the id of the coordinator and the commits. Returns the groups whose offsets were not
+    committed, each with the reason as a text, or with a HostError if the outcome is unknown.
     """
     asked = {name: (_request(name, commits), broker) for name, (broker, commits) in wanted.items()}
     found: dict[str, str | HostError] = {}
@@ -287,9 +296,9 @@ def _request(group: str, commits: Commits) -> OffsetCommitRequest:
 def _commits(
     cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str], troubles: dict[str, str]
 ) -> dict[str, dict[Part, Commit]]:
-    """Return the commits of these groups for the topics, except share groups, which have none.
+    """Return the commits of these groups for the topics. Share groups are left out; they have no commits.
 
-    troubles: groups with commits that cannot be read are added to it, with the reason.
+    troubles: a dict to which a reason is added for each group with commits that cannot be read.
     """
     asked = {
         name: (OffsetFetchRequest(group_id=name, topics=None, min_version=2, max_version=7), one.broker)

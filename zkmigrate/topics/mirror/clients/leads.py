@@ -21,22 +21,26 @@ from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.topics.mirror.rules.direction import Lead, parse
 
 GROUP = "zkmigrate-mirror"
-"""The name of the consumer group. It has a commit for partition 0 of each topic."""
+"""The name of the consumer group, which has a commit for partition 0 of each topic."""
 _KIND_GROUP, _PARTITION = 0, 0
 _FOREVER_MS = 100 * 365 * 86_400_000
-"""The retention of the commits, in milliseconds. Without one, Kafka deletes the commits of a group without
-members after a week."""
+"""The retention time of the commits, in milliseconds.
+
+If no retention time is sent, Kafka deletes the commits of a group without members after a week.
+"""
 _ELSEWHERE = frozenset({14, 15, 16})
-"""Kafka's error codes COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR, after
-which the request is sent again."""
+"""Kafka's error codes COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
+
+After such an error the request is sent again.
+"""
 _MOST_S, _AGAIN_S = 30.0, 0.1
 
 
 class Leads:
     """A store of the leading cluster of each topic, at the coordinator of the group ``GROUP``.
 
-    begin: sends a request to a node. end: waits for its response. The first request to a cluster creates
-    ``__consumer_offsets`` if it does not exist yet.
+    begin: a function that sends a request to a node. end: a function that waits for the response. The first
+    request to a cluster creates ``__consumer_offsets`` if that topic does not exist yet.
     """
 
     def __init__(self, what: str, begin: Callable[..., Any], end: Callable[[Any], Any]) -> None:
@@ -44,11 +48,14 @@ class Leads:
         self._node: int | None = None
 
     def ask(self, topics: Collection[str]) -> Any:
-        """Send the request for the leading clusters and return at once; ``told`` waits for the response."""
+        """Send a request for the leading clusters of topics, and return at once.
+
+        The method ``told`` waits for the response.
+        """
         return self._begin(_question(topics), self._coordinator())
 
     def told(self, topics: Collection[str], sent: Any) -> dict[str, Lead]:
-        """Wait for the response to ``ask`` and return the recorded leading clusters by topic.
+        """Wait for the response to ``ask``, and return the recorded leading clusters by topic.
 
         The response is at least as new as the request. Raises HostError.
         """
@@ -58,16 +65,17 @@ class Leads:
         return _leads(self._what, topics, answer)
 
     def told_by(self, node: int, topics: Collection[str]) -> dict[str, Lead]:
-        """Return the leading clusters that this node, the group's coordinator, reports.
+        """Return the leading clusters of topics as a given broker reports them.
 
-        No topic is created. Raises HostError.
+        node: the id of the broker that is the group's coordinator. The request creates no topic. Raises
+        HostError.
         """
         return _leads(self._what, topics, self._end(self._begin(_question(topics), node)))
 
     def keep(self, kept: Mapping[str, Lead]) -> None:
-        """Record the leading clusters of these topics.
+        """Record the leading clusters of topics.
 
-        Raises HostError with Kafka's reason, or if the outcome is unknown.
+        Raises HostError with Kafka's reason if it refuses, and HostError if the outcome is unknown.
         """
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
         request = OffsetCommitRequest(
@@ -103,9 +111,9 @@ class Leads:
             raise
 
     def _again(self, request: Any, error: Callable[[Any], int]) -> Any:
-        """Send a request until the coordinator is found and ready, and return its response.
+        """Send a request until the coordinator is found and ready, and return the response.
 
-        error: returns the error code of a response.
+        error: a function that returns the error code of a response.
         """
         end = time.monotonic() + deadline.remaining(_MOST_S)
         while True:
@@ -144,8 +152,8 @@ def _question(topics: Collection[str]) -> OffsetFetchRequest:
 def _leads(what: str, topics: Collection[str], answer: Any) -> dict[str, Lead]:
     """Return the leading clusters in a coordinator's response, by topic.
 
-    Raises HostError if the response has an error or lacks one of the topics. Topics without a record are left
-    out; every copier may write them.
+    what: the name of the cluster in messages. Raises HostError if the response has an error or lacks one of
+    the topics. Topics for which nothing is recorded are left out; every copier may write such topics.
     """
     parts = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
     if error := max((answer.error_code, *(one.error_code for _, one in parts)), key=abs):
@@ -161,5 +169,5 @@ def _committed(answer: Any) -> int:
 
 
 def told_of(error: int) -> str:
-    """Return Kafka's error as text that names the group."""
+    """Return Kafka's error as a text that names the group."""
     return f"{describe_error(error)} for the group {GROUP}"

@@ -1,6 +1,6 @@
-"""List a cluster's groups with state and type, and read which topics groups of other types use.
+"""List a cluster's groups with state and type, and read the topics that groups of newer types use.
 
-DescribeGroups describes classic groups only: up to version 5 it reports a live group of another type as Dead.
+DescribeGroups describes only classic groups: up to version 5 it reports a live group of another type as Dead.
 kafka-python has no messages for the other types, so their schemas are stored beside this module.
 """
 
@@ -26,7 +26,7 @@ from zkmigrate.topics.mirror.rules.direction import Lead
 from zkmigrate.topics.mirror.rules.needed import COMMITS
 
 _AT_ONCE = 4
-"""How many requests may be in flight to one cluster."""
+"""The most requests in flight to one cluster."""
 _HIDDEN = 30
 """Kafka's error code GROUP_AUTHORIZATION_FAILED."""
 SHARE = "share"
@@ -36,42 +36,43 @@ _NEWER = {
     SHARE: "a share group (KIP-932)",
     _STREAMS: "a streams group (KIP-1071)",
 }
-"""Descriptions, for messages, of the types of groups that cannot switch."""
+"""For messages: descriptions of the types of groups that cannot switch."""
 
 with warnings.catch_warnings():
     # This is how kafka-python itself reads its schemas.
     warnings.simplefilter("ignore", DeprecationWarning)
 
     class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Requests the members of KIP-848 consumer groups."""
+        """The request for the members of KIP-848 consumer groups."""
 
     class ConsumerGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Response to ``ConsumerGroupDescribeRequest``."""
+        """The response to ``ConsumerGroupDescribeRequest``."""
 
     class ShareGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Requests the members of share groups."""
+        """The request for the members of share groups."""
 
     class ShareGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Response to ``ShareGroupDescribeRequest``."""
+        """The response to ``ShareGroupDescribeRequest``."""
 
     class StreamsGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Requests the topologies of streams groups."""
+        """The request for the topologies of streams groups."""
 
     class StreamsGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Response to ``StreamsGroupDescribeRequest``."""
+        """The response to ``StreamsGroupDescribeRequest``."""
 
     class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Requests the start offsets of share groups."""
+        """The request for the start offsets of share groups."""
 
     class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Response to ``DescribeShareGroupOffsetsRequest``."""
+        """The response to ``DescribeShareGroupOffsetsRequest``."""
 
 
 class Listed(NamedTuple):
-    """A group as ListGroups reports it.
+    """A group as Kafka's ListGroups reports it.
 
-    broker: its coordinator. state: Kafka's name of it, empty before Kafka 2.6. type: classic, consumer, share
-    or streams; empty before Kafka 3.8, where almost all groups are classic.
+    broker: the id of the group's coordinator. state: Kafka's name for the group's state, empty before Kafka
+    2.6. type: classic, consumer, share or streams; empty before Kafka 3.8, where almost all groups are
+    classic.
     """
 
     broker: int
@@ -80,9 +81,9 @@ class Listed(NamedTuple):
 
     @property
     def newer(self) -> str:
-        """A description of the group for messages if it cannot switch, else empty.
+        """A description of a group that cannot switch, for messages; empty if the group can switch.
 
-        A KIP-848 group without members can switch: it consists of its commits, and these are copied.
+        A KIP-848 group without members can switch, because it consists only of its commits, which are copied.
         """
         if self.type == _CONSUMER and self.state in INACTIVE:
             return ""
@@ -90,10 +91,10 @@ class Listed(NamedTuple):
 
 
 def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
-    """Return which cluster leads each topic, as recorded in this cluster.
+    """Return the leading cluster of each topic, as this cluster has recorded it.
 
-    Does not look for a coordinator, because that would create ``__consumer_offsets``. Raises HostError, also
-    if this account may not see the mirror's group.
+    The function does not look for a coordinator, because that would create ``__consumer_offsets``. It raises
+    HostError if the request fails, or if this account may not see the mirror's group.
     """
     known = _every(cluster).get(GROUP)
     if known is not None:
@@ -105,10 +106,9 @@ def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
 
 
 def listed(cluster: Cluster) -> dict[str, Listed]:
-    """Return every group that the brokers list, except the mirror's own.
+    """Return every group that the brokers list, except the mirror's own group.
 
-    Raises HostError if a broker does not list its groups, or if some groups have no broker that could list
-    them.
+    Raises HostError if a broker does not list its groups, or if no broker could list some of the groups.
     """
     return {name: one for name, one in _every(cluster).items() if name != GROUP}
 
@@ -141,9 +141,9 @@ def _every(cluster: Cluster) -> dict[str, Listed]:
 
 
 def with_states(cluster: Cluster, groups: Mapping[str, Listed]) -> dict[str, Listed]:
-    """Add the group states that ListGroups does not report before Kafka 2.6.
+    """Return the groups with the states that ListGroups does not report before Kafka 2.6.
 
-    A state that the coordinator does not report either remains empty.
+    If the coordinator does not report the state of a group either, the state remains empty.
     """
     silent = {name: one.broker for name, one in groups.items() if not one.state}
     found = dict(groups)
@@ -154,9 +154,10 @@ def with_states(cluster: Cluster, groups: Mapping[str, Listed]) -> dict[str, Lis
 
 
 def described(cluster: Cluster, brokers: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
-    """Yield each classic group with its description, or with a text that says why there is none.
+    """Yield the name of each classic group with its description.
 
-    brokers: the coordinator of each group.
+    If there is no description, a text that says why takes its place. brokers: by group, the id of the
+    coordinator.
     """
     yield from _described(cluster, brokers, lambda names: DescribeGroupsRequest(groups=names, max_version=5))
 
@@ -174,9 +175,9 @@ def _described(cluster: Cluster, brokers: Mapping[str, int], request: Any) -> It
 
 
 def uses(cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str]) -> dict[str, str]:
-    """Return how groups that cannot switch use these topics, by group; an empty text if one does not.
+    """Return, by group, how a group that cannot switch uses these topics; an empty text if it does not.
 
-    These are KIP-848 groups with members, share groups and streams groups.
+    Groups that cannot switch are KIP-848 groups with members, share groups and streams groups.
     """
     newer = {name: one for name, one in groups.items() if one.newer}
     found = {
@@ -248,9 +249,10 @@ _DESCRIBE: Mapping[str, Any] = {
 
 
 def each(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[Any, Any]:
-    """Send requests, and return the responses by key, with a HostError in place of a failed one.
+    """Send several requests, and return the responses by the requests' keys.
 
-    asked: by key, the request and the node; None for any node. At most ``_AT_ONCE`` requests are in flight.
+    A request that failed has a HostError in place of the response. asked: by key, the request and the id of
+    the broker that gets it; None for any broker. At most ``_AT_ONCE`` requests are in flight.
     """
     found, keys = dict[Any, Any](), list(asked)
     for at in range(0, len(keys), _AT_ONCE):

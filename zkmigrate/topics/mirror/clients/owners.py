@@ -1,6 +1,6 @@
 """Take over the transactional ids with which a copier writes end markers, at their coordinators.
 
-All requests are in flight at once, because a copier may own thousands of ids.
+All requests are in flight at the same time, because a copier may own thousands of ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_COORDINATOR, _NOT_COORDINATOR = 15, 16
 
 @dataclass(frozen=True)
 class Owner:
-    """A transactional id that a copier owns, with its producer id and epoch."""
+    """A transactional id that a copier owns, with its producer id and producer epoch."""
 
     name: str
     id: int
@@ -36,7 +36,7 @@ def owned(part: tuple[str, int]) -> str:
 class Owners:
     """A client of the coordinators of transactional ids in one cluster.
 
-    begin: sends a request to a node. end: waits for its response.
+    begin: a function that sends a request to a node. end: a function that waits for the response.
     """
 
     def __init__(self, begin: Callable[..., Any], end: Callable[[Any], Any]) -> None:
@@ -44,9 +44,9 @@ class Owners:
         self._coordinators: dict[str, int] = {}
 
     def take(self, names: Sequence[str]) -> dict[str, Owner | int]:
-        """Take over these transactional ids, so that their former owners are fenced off.
+        """Take over transactional ids, so that their former owners can no longer write.
 
-        Returns, by id, its owner or Kafka's error code.
+        Returns a dict by transactional id. A value is the new owner, or Kafka's error code.
         """
         told = self._coordinated(
             {
@@ -65,9 +65,10 @@ class Owners:
         } | {name: _NO_COORDINATOR for name in names if name not in told}
 
     def ended(self, owners: Sequence[Owner]) -> dict[str, int]:
-        """Return, by transactional id, Kafka's error code for ending a transaction that was never begun.
+        """Check whether owners still own their transactional ids, without changing anything.
 
-        This changes nothing; the code shows whether the owner still owns the id.
+        Each owner asks to end a transaction that was never begun. Returns Kafka's error code for this
+        request, by transactional id; the code shows whether the owner still owns the id.
         """
         told = self._coordinated(
             {
@@ -88,7 +89,7 @@ class Owners:
     def _coordinated(self, requests: Mapping[str, Any]) -> dict[str, Any]:
         """Send each request to the coordinator of its transactional id, and return the responses by id.
 
-        Ids without a coordinator are left out. All requests are in flight at once.
+        Ids without a coordinator are left out. All requests are in flight at the same time.
         """
         known = self._coordinators
         try:

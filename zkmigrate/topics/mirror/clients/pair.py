@@ -1,4 +1,4 @@
-"""The connections to two clusters, one of which mirrors the other."""
+"""Connect to two clusters, one of which mirrors the other."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from zkmigrate.topics.mirror.questions import ClusterAt
 
 
 class Pair:
-    """The connections to two clusters, opened when they are first needed and then kept.
+    """A pair of connections to two clusters, which are opened when they are first needed and then kept.
 
-    One thread uses them at a time; the others wait.
+    Only one thread at a time can use them; other threads wait.
     """
 
     def __init__(self, source: ClusterAt, target: ClusterAt) -> None:

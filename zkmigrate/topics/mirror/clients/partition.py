@@ -1,4 +1,4 @@
-"""The state of a partition that is being copied: its position, and the steps that are queued for it."""
+"""The state of a partition that is being copied: its position, and its queued steps."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ TAKEN_OVER = "another copier has taken over this partition"
 
 @dataclass
 class Partition:
-    """The state of one partition that a copier copies.
+    """The state of one partition that a copier copies. All times are seconds of a monotonic clock.
 
-    position: the end of target's log; None until it was read. due: when the position may be read; None until
-    the partition was taken over. fetched: the next offset to fetch from source. stable: source's last stable
-    offset. producer: the producer id and the sequence number for the next batch. steps: the next steps to
-    carry out. later: for each response of source, its size in bytes and its steps that are not built yet.
-
-    tries: how often the position was read since the last progress. why: what the partition waits for, or why
-    it is taken. failed: why it cannot be copied further. taken: whether this copier may no longer write it,
-    because another copier may, or because none may. asked: when target last confirmed that this copier may
-    write end markers.
-
-    heard: when target last accepted a batch of this producer. served: when source last sent records.
-
-    joins: whether small batches are joined. bytes: how many were copied so far. goal: source's last stable
-    offset at the start.
+    position: the end of target's log, or None until it was read.
+    due: when the position may be read, or None until the partition was taken over.
+    fetched: the next offset to fetch from source.
+    stable: source's last stable offset.
+    producer: the producer id and the sequence number for the next batch.
+    steps: the next steps to carry out.
+    later: for each response of source, its size in bytes and its steps that are not built yet.
+    tries: how many times the position was read since the last progress.
+    why: what the partition waits for, or why this copier may no longer write it.
+    failed: why it cannot be copied further; empty if it can.
+    taken: whether this copier may no longer write it, because another copier may, or because none may.
+    asked: when target last confirmed that this copier may write end markers.
+    heard: when target last accepted a batch of this producer.
+    served: when source last sent records.
+    joins: whether small batches are joined.
+    bytes: how many bytes were copied so far.
+    goal: source's last stable offset when copying began.
     """
 
     part: Part
@@ -56,7 +59,7 @@ class Partition:
 
     @property
     def left(self) -> bool:
-        """Whether the partition is still to be copied."""
+        """Whether this copier still has to copy the partition."""
         return not self.failed and not self.taken
 
     @property
@@ -65,18 +68,18 @@ class Partition:
 
     @property
     def queued(self) -> int:
-        """The bytes of source's responses that are queued."""
+        """The number of bytes of source's responses that are queued."""
         return sum(size for size, _ in self.later)
 
     @property
     def at_goal(self) -> bool:
-        """Whether everything that source had committed at the beginning is on target."""
+        """Whether target has everything that source had committed when copying began."""
         return self.position is not None and self.goal is not None and self.position >= self.goal
 
     def make(self) -> None:
-        """Build the next steps, at most as many as are sent at once, because unpacked batches take memory.
+        """Build the next steps, but no more than are sent at once, because unpacked batches take memory.
 
-        Raises BatchError.
+        Raises BatchError if a batch cannot be copied.
         """
         while self.later and len(self.steps) < WINDOW:
             step = next(self.later[0][1], None)
@@ -86,7 +89,7 @@ class Partition:
                 self.steps.append(step)
 
     def head(self, most: int) -> list[Append]:
-        """Return the batches at the beginning of the queued steps, at most ``most``."""
+        """Return at most ``most`` batches from the beginning of the queued steps."""
         found: list[Append] = []
         for step in islice(self.steps, most):
             if not isinstance(step, Append):
@@ -95,17 +98,26 @@ class Partition:
         return found
 
     def again(self, why: str) -> None:
-        """Discard what is queued, and let the position be read again."""
+        """Discard the queued steps, so that the position is read again.
+
+        why: the reason, for messages.
+        """
         self.position, self.due, self.why, self.heard = None, None, why, -inf
         self._forget()
 
     def fail(self, why: str) -> None:
-        """Stop copying, because the partition has failed."""
+        """Stop copying, because the partition has failed.
+
+        why: the reason, for messages.
+        """
         self.failed = why
         self._forget()
 
     def give_up(self, why: str = TAKEN_OVER) -> None:
-        """Stop copying, because this copier may no longer write the partition."""
+        """Stop copying, because this copier may no longer write the partition.
+
+        why: the reason, for messages.
+        """
         self.taken, self.why = True, why
         self._forget()
 

@@ -1,9 +1,9 @@
 """Find out from a cluster's brokers which rights this account has, without changing anything.
 
-No topic is created either. Brokers report the operations on topics, also on missing ones, and on the cluster.
-For groups and transactional ids they do not. So a request is sent that any broker refuses, first for a
-lacking right and then for another reason. It is a heartbeat without a member, or the end of a transaction
-without a producer.
+No topic is created either. For topics, also missing ones, and for the cluster, brokers report the permitted
+operations. For groups and transactional ids brokers report nothing, so a request is sent that any broker
+refuses: if a right is lacking, for that reason, and otherwise for another reason. The request is a heartbeat
+without a member, or the end of a transaction without a producer.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def missing_rights(
 ) -> list[Lacking]:
     """Return the rights that the accounts on both clusters lack.
 
-    partitions: how many partitions each topic has on source. groups: the groups with offsets to copy. hidden:
-    groups of source that could not be read. Raises HostError if a cluster does not respond.
+    purpose: what the account is used for. partitions: how many partitions each topic has on source. groups:
+    the groups whose offsets are copied. hidden: groups of source that could not be read. Raises HostError if
+    a cluster does not respond.
     """
     ids = {owned((topic, n)): topic for topic, count in partitions.items() for n in range(count)}
     sides: tuple[tuple[Side, Cluster, Collection[str]], ...] = (
@@ -69,9 +70,10 @@ def missing_rights(
 def permitted(
     cluster: Cluster, topics: Iterable[str], groups: Sequence[str], ids: Collection[str]
 ) -> Permitted:
-    """Return what this account may do on a cluster, according to its brokers.
+    """Return the operations that the brokers of a cluster permit to this account.
 
-    ids: transactional ids of the mirror. Raises HostError if the cluster does not respond.
+    topics, groups: the names of topics and groups. ids: transactional ids of the mirror. Raises HostError if
+    the cluster does not respond.
     """
     logged = not cluster.offers(ListTransactionsRequest)
     every: dict[str, Collection[str]] = {}
@@ -99,7 +101,10 @@ def permitted(
 
 
 def _names(operations: Collection[int] | None) -> frozenset[str]:
-    """Return the operations by the names that kafka-acls.sh takes."""
+    """Return the operations by their names in kafka-acls.sh.
+
+    operations: Kafka's numbers of operations.
+    """
     found = (ACLOperation(one).name for one in operations or ())
     return frozenset(name.title().replace("_", "") for name in found)
 
@@ -132,9 +137,9 @@ def _writable(cluster: Cluster, ids: Collection[str]) -> dict[str, Collection[st
 
 
 def _codes(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[str, int]:
-    """Return the error code of each response.
+    """Send requests, and return the error code in each response by the request's key.
 
-    Raises HostError if one is missing.
+    Raises HostError if a response is missing.
     """
     found = {}
     for name, answer in each(cluster, asked).items():

@@ -16,15 +16,15 @@ from zkmigrate.topics.mirror.rules.position import WINDOW, Begin, Ends, Failed, 
 from zkmigrate.topics.mirror.rules.stand import Stand, first_wrong, stands
 
 _EMPTY = 20
-"""The number of fetches in a row without a batch, 250 ms each, after which reading fails."""
+"""The number of fetches in a row without a batch after which reading fails. Each takes 250 ms."""
 _MOVES = 3
-"""How often a comparison starts again because retention moved the start of a log meanwhile."""
+"""The most restarts of a comparison because retention moved the start of a log meanwhile."""
 _BACK = 16
-"""The factor by which ``last_data`` extends the distance that it looks back, each time."""
+"""The factor by which ``last_data`` increases its distance from the end of the log each time."""
 
 
 class PartError(HostError):
-    """A leader's refusal to send a partition's records, or its empty responses although the log has some.
+    """Raised if a leader refuses to send a partition's records, or sends none although the log has some.
 
     code: Kafka's error code.
     """
@@ -45,8 +45,8 @@ def position(
 ) -> Begin | Failed:
     """Return the offset where a copier continues, if the end of target's log equals source's records there.
 
-    clusters, leaders: those of source and target. Returns Failed if the logs differ. Raises PartError or
-    HostError.
+    clusters, leaders: source and target, and the broker ids of the partition's leaders on each. deletes: as
+    for ``position.begin``. Returns Failed if the logs differ. Raises PartError or HostError.
     """
     target = sides.target
     try:
@@ -67,10 +67,10 @@ def position(
 
 
 def last_data(cluster: Cluster, leader: int, part: Part, start: int, end: int) -> list[Batch]:
-    """Return the last batches of records of a log.
+    """Return the last record batches of a log.
 
-    These are one more than a copier has in flight, or all if there are fewer. start, end: where the log
-    begins and ends. Raises BatchError.
+    Their number is one more than a copier has in flight, or less if the log has fewer. leader: the broker id
+    of the partition's leader. start, end: the offsets where the log begins and ends. Raises BatchError.
     """
     found: list[Batch] = []
     back, upto = 1, end
@@ -95,12 +95,15 @@ def compared(
     end: int,
     codecs: records.Codecs,
 ) -> tuple[Joined, int]:
-    """Compare what read_committed consumers of both clusters read from one offset up to another.
+    """Compare the records that read_committed consumers of both clusters read in a range of offsets.
 
-    clusters, leaders: those of source and target. If retention deletes records meanwhile, only what both
-    clusters still have is compared. Returns the result, and the offset from which records were compared.
+    clusters, leaders: source and target, and the broker ids of the partition's leaders on each. begun, end:
+    the first offset, and the offset after the last. If retention deletes records meanwhile, only records that
+    both clusters still have are compared. Returns the result, and the offset from which records were
+    compared.
 
-    Raises BatchError, or HostError if a broker sends nothing or retention deletes faster than the comparison.
+    Raises BatchError. Raises HostError if a broker sends nothing, or if retention deletes records faster than
+    they are compared.
     """
     for last in (False,) * _MOVES + (True,):
         here, there = (
@@ -123,7 +126,7 @@ def compared(
 
 
 def _start(cluster: Cluster, part: Part) -> int:
-    """Return the first offset of a partition in its log now, or 0 if its leader does not report it."""
+    """Return the current log start offset of a partition, or 0 if its leader does not report it."""
     ends = cluster.ends([part]).get(part)
     return ends.start if isinstance(ends, Ends) else 0
 
@@ -131,9 +134,9 @@ def _start(cluster: Cluster, part: Part) -> int:
 def committed(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
 ) -> Iterator[Batch]:
-    """Yield the batches that a read_committed consumer reads.
+    """Yield the batches that a read_committed consumer reads from offset ``begun`` on.
 
-    The last batch begins before ``end``.
+    The last batch begins before offset ``end``.
     """
     for offset, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
         for step in steps(offset, batches, answer.aborted, codecs):
@@ -146,7 +149,7 @@ def _standing(
 ) -> Iterator[Stand]:
     """Yield the content of a log at each offset, from the batch that contains ``begun`` up to ``end``.
 
-    Raises BatchError or HostError.
+    leader: the broker id of the partition's leader. Raises BatchError or HostError.
     """
     for _, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
         yield from stands(batches, answer.aborted, codecs)
@@ -157,9 +160,9 @@ def _answers(
 ) -> Iterator[tuple[int, list[Batch], Fetched]]:
     """Fetch every batch from one offset up to another.
 
-    Yields the requested offset, the batches and the response of each fetch. Ends sooner if compaction removed
-    the last offsets of the log. Raises BatchError, and PartError if the leader refuses, or sends nothing
-    although its log goes on.
+    Yields the requested offset, the batches and the response of each fetch. The function ends sooner if
+    compaction removed the last offsets of the log. Raises BatchError. Raises PartError if the leader refuses,
+    or if it sends nothing although its log continues.
     """
     empty = 0
     while begun < end:

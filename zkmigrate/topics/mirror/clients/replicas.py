@@ -1,8 +1,8 @@
 """Read where logs end, including records that cannot be read yet because too few replicas have them.
 
-A leader acknowledges a record with acks=1 at once. Since KIP-966 its high watermark does not advance while
-fewer than min.insync.replicas are in sync. Until then consumers cannot read the record, and it is lost if the
-leader is lost.
+A leader acknowledges a record with acks=1 at once. Since KIP-966 the leader's high watermark does not advance
+while fewer than min.insync.replicas are in sync. Until it advances, consumers cannot read the record, and the
+record is lost if the leader is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zkmigrate.topics.mirror.rules.replicas import below, held_back
 
 @dataclass(frozen=True)
 class Reached:
-    """The end of a partition's log.
+    """The end of a partition's log, and the state of its replicas.
 
     below: why too few of its replicas are in sync; empty if enough are.
     """
@@ -33,14 +33,14 @@ class Reached:
 
     @property
     def held(self) -> str:
-        """Why the last records cannot be read yet, or why too few replicas are in sync; else empty."""
+        """The reason why the last records cannot be read yet, or too few replicas are in sync; else empty."""
         return held_back(self.latest.log_end, self.latest.end, self.below)
 
 
 def reached(cluster: Cluster, topics: Collection[str]) -> dict[Part, Reached]:
-    """Return where each partition's log ends.
+    """Return the end of the log and the state of the replicas of each partition.
 
-    min.insync.replicas is read only for topics with a replica out of sync.
+    The setting min.insync.replicas is read only for topics that have a replica out of sync.
     """
     found = cluster.latest(topics)
     lagging = {part[0] for part, one in found.items() if len(one.in_sync) < len(one.replicas)}

@@ -27,7 +27,7 @@ from zkmigrate.topics.mirror.clients.cluster import Cluster
 def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
     """Return all ACLs of topics and groups, or None if the cluster has no authorizer.
 
-    node: the broker that lists them; None for any broker. Raises HostError with Kafka's reason.
+    node: the id of the broker that lists the ACLs; None for any broker. Raises HostError with Kafka's reason.
     """
     found = set[Acl]()
     for kind in (TOPIC, GROUP):
@@ -74,7 +74,7 @@ def _where(rule: Acl) -> tuple[ResourceType, str, ACLResourcePatternType]:
 
 
 def grant(cluster: Cluster, rules: Iterable[Acl]) -> None:
-    """Add ACLs, and leave those that exist already as they are.
+    """Add ACLs. ACLs that exist already stay as they are.
 
     Raises HostError with Kafka's reason.
     """

@@ -47,7 +47,7 @@ _CONTROLS = {"a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "
 
 
 def settings(file: Path | None) -> dict[str, Any]:
-    """Return the settings of kafka-python for a file of client properties; none without a file.
+    """Return kafka-python's settings for a file of client properties, or an empty dict without a file.
 
     Raises UsageError that names the file and the key.
     """
@@ -66,9 +66,9 @@ def settings(file: Path | None) -> dict[str, Any]:
 
 
 def of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of kafka-python for client properties.
+    """Return kafka-python's settings for Kafka client properties.
 
-    Raises UsageError.
+    Raises UsageError if a property is not valid or not supported.
     """
     prefixes = ("security.", "sasl.", "ssl.")
     if unknown := sorted(key for key in properties if key.startswith(prefixes) and key not in _KNOWN):

@@ -1,4 +1,4 @@
-"""Read from both clusters everything that is mirrored: topics, partitions, groups and ACLs."""
+"""Read from both clusters everything that a mirror copies: topics, partitions, groups and ACLs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ from zkmigrate.topics.mirror.rules.transactions import Writers
 class Mirrored:
     """A mirrored topic, as it is and as it must be on target.
 
-    found: how many partitions target has, 0 without the topic.
-    replicas: target's replica count.
-    settings: the settings to set on target because source changed them, or because target's Kafka has another
+    partitions: how many partitions source has.
+    found: how many partitions target has, 0 if it does not have the topic.
+    replicas: the replica count on target.
+    settings: the settings to set on target, because source changed them or because target's Kafka has another
     default.
-    left: settings that remain different, and why.
-    differ: settings with another value on target: the needed one and the current one.
+    left: by setting, why it remains different.
+    differ: by setting with another value on target, the needed value and the current value.
     refused: why the topic cannot be mirrored; empty if it can.
     values: the settings that the topic will have on target, as far as they are known.
     """
@@ -66,9 +67,9 @@ class Mirrored:
 class Place:
     """A partition on both clusters.
 
-    stable: source's last stable offset. state: missing, behind, equal, held, failed or unknown; held means
-    that too few of source's replicas are in sync. why: the reason for the state. note: further observations.
-    unread: how many offsets of source's log cannot be read yet.
+    source, target: where its logs begin and end. stable: source's last stable offset. state: missing, behind,
+    equal, held, failed or unknown; held means that too few of source's replicas are in sync. why: the reason
+    for the state. note: further observations. unread: how many offsets of source's log cannot be read yet.
     """
 
     part: Part
@@ -82,21 +83,21 @@ class Place:
 
     @property
     def lag(self) -> int:
-        """The number of offsets that target lacks."""
+        """The number of offsets that target does not have yet."""
         return max(0, self.stable - (self.target.end if self.target else 0)) + self.unread
 
 
 _NOBODY = Writers({})
 _GROUP = "group "
-"""The beginning of a note about a group."""
+"""The first words of a note about a group."""
 
 
 @dataclass(frozen=True)
 class Beside:
     """The groups, ACLs and transactional producers of a mirror.
 
-    groups: by name, how its commits compare. rights: the ACLs that target needs. notes: what could not be
-    read, and why. writers: the producers that write to source's topics in transactions.
+    groups: by group, a comparison of its commits. rights: the ACLs that target needs. notes: by subject that
+    could not be read, the reason. writers: the producers that write to source's topics in transactions.
     """
 
     groups: Mapping[str, Standing]
@@ -137,7 +138,7 @@ _CHANGE = (
 
 
 def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
-    """Return topics that target does not have yet.
+    """Return topics that target does not have yet, as they must be created.
 
     Target validates a trial request, because its release may have other limits, other defaults, and fewer
     settings.
@@ -174,7 +175,10 @@ def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
 
 
 def _alone(target: Cluster, refused: Sequence[New]) -> dict[str, str]:
-    """Return, by topic, the settings that target refuses even if each is sent alone, with Kafka's reason."""
+    """Find settings that target refuses even if each one is sent alone.
+
+    Returns a text for each topic with such settings, with Kafka's reasons.
+    """
     found = dict[str, str]()
     for one in refused:
         wrong = []
@@ -187,7 +191,10 @@ def _alone(target: Cluster, refused: Sequence[New]) -> dict[str, str]:
 
 
 def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[str, Mirrored]:
-    """Return topics that target has already."""
+    """Return topics that target has already, as they are and as they must be.
+
+    known: each topic as it is on source and on target.
+    """
     beside = {
         name: align(here.settings, there.settings, there.replicas) for name, (here, there) in known.items()
     }
@@ -214,17 +221,16 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
 
 
 def fenced_off(source: Cluster, target: Cluster, names: Sequence[str]) -> dict[str, str]:
-    """Return, by topic, why copiers may not write it on target.
+    """Find the topics that copiers may not write on target. Returns the reason for each.
 
-    Topics that they may write are left out. Looks for a coordinator, which creates ``__consumer_offsets`` if
-    there is none.
+    The function looks for a coordinator, which creates ``__consumer_offsets`` if that topic does not exist.
     """
     ids, told = (source.id(), target.id()), target.leads.told(names, target.leads.ask(names))
     return {name: why for name in names if (why := barred(name, told.get(name), *ids))}
 
 
 def standing_direction(source: Cluster, target: Cluster, names: Sequence[str]) -> Direction:
-    """Return where copiers may write these topics, without changing anything."""
+    """Return the clusters on which copiers may write these topics, without changing anything."""
     ids, told = (source.id(), target.id()), (listing.leads(source, names), listing.leads(target, names))
     return direction(names, ids, told)
 
@@ -257,7 +263,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
 
 
 def _held(source: Cluster, found: Sequence[Place]) -> list[Place]:
-    """Mark partitions with records that cannot be read yet, and those with too few replicas in sync."""
+    """Mark partitions that have records which cannot be read yet, or too few replicas in sync."""
     logs = reached(source, {one.part[0] for one in found})
     return [_held_back(one, logs[one.part]) if one.part in logs else one for one in found]
 
@@ -271,9 +277,10 @@ def _held_back(place: Place, log: Reached) -> Place:
 
 
 def lacks(source: Ends, target: Ends) -> str:
-    """Return which records target has deleted and source has not; empty if there are none.
+    """Return a text about records that target has deleted and source has not; empty if there are none.
 
-    This may happen with equal retention: each cluster deletes whole segments, and their segments differ.
+    source, target: where the logs begin and end. Such records exist even with equal retention, because each
+    cluster deletes whole segments, and their segments differ.
     """
     if target.start <= source.start:
         return ""
@@ -283,9 +290,9 @@ def lacks(source: Ends, target: Ends) -> str:
 def _state_of(
     clusters: Sequence[Cluster], leaders: Sequence[int], part: Part, sides: Sides, *, deletes: bool
 ) -> tuple[str, str, str]:
-    """Return the state of a partition, why a copier could not continue there, and a note.
+    """Return three texts about a partition: its state, why a copier could not continue there, and a note.
 
-    The reason is empty if a copier could continue.
+    The second text is empty if a copier could continue.
     """
     if -1 in leaders:
         return "unknown", NOT_TOLD, ""
@@ -301,8 +308,8 @@ def _state_of(
 def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequence[str]) -> Beside:
     """Read the groups, ACLs and transactional producers from both clusters.
 
-    names: the topics. named: the groups; empty for all groups that use the topics. Changes nothing, and looks
-    for no coordinator, because that would create ``__consumer_offsets``.
+    names: the topics. named: the groups; empty for all groups that use the topics. The function changes
+    nothing, and looks for no coordinator, because that would create ``__consumer_offsets``.
     """
     standings, found, notes = dict[str, Standing](), _NO_RIGHTS, dict[str, str]()
     try:

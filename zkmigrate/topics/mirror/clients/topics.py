@@ -1,6 +1,6 @@
-"""Read topics for the mirror, and create and change those of target.
+"""Read topics for the mirror, and create and change topics on target.
 
-It also tries changes, to find out what target would accept.
+The module also sends trial requests, to find out which changes target would accept.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from zkmigrate.topics.mirror.rules.topic import Settings, describe
 _EXISTS = 36
 """Kafka's error code TOPIC_ALREADY_EXISTS."""
 _TOPIC, _SET, _DELETE = 2, 0, 1
-"""Codes of IncrementalAlterConfigs: the resource type of topics, and the operations that set and delete a
-setting."""
+"""Codes of IncrementalAlterConfigs: the resource type of topics, and the operations to set and to delete."""
 
 
 class RefusedError(HostError):
-    """An error for a request that Kafka refused, so that nothing was changed."""
+    """Raised if Kafka refused a request, so that nothing was changed."""
 
 
 @dataclass(frozen=True)
 class New:
-    """A topic to be created."""
+    """A topic to be created on target."""
 
     name: str
     partitions: int
@@ -44,8 +43,8 @@ class New:
 class Tried:
     """The result of a trial creation of a topic on target.
 
-    refused: Kafka's reason to refuse it; empty if it would be created. settings: those that the topic would
-    have; None if Kafka does not report them.
+    refused: Kafka's reason to refuse the topic; empty if it would be created. settings: the settings that the
+    topic would have; None if Kafka does not report them.
     """
 
     refused: str
@@ -53,9 +52,10 @@ class Tried:
 
 
 def states(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, State | None], dict[str, str]]:
-    """Return the current state of topics, and why the state of others cannot be read.
+    """Read the current state of topics.
 
-    The state is None for a topic that does not exist. Raises HostError if no topic can be read.
+    Returns two dicts by topic: the states, and the reasons why other topics could not be read. A state is
+    None for a topic that does not exist. Raises HostError if no topic can be read.
     """
     ids, hidden = _ids(cluster, names)
     found, unread = cluster.topics([name for name, id in ids.items() if id is not None])
@@ -73,9 +73,10 @@ def states(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, State | No
 
 
 def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Return topic ids, and why others cannot be read.
+    """Read the ids of topics.
 
-    An id is empty if the brokers have none (before 2.8), and None for a topic that does not exist.
+    Returns two dicts by topic: the ids, and the reasons why other ids could not be read. An id is empty if
+    the brokers have none (before 2.8), and None for a topic that does not exist.
     """
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     answer = cluster.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
@@ -95,7 +96,7 @@ def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None],
 
 
 def make(cluster: Cluster, new: New) -> None:
-    """Create a topic unless it exists.
+    """Create a topic. A topic that exists already stays as it is.
 
     Raises RefusedError with Kafka's reason, or HostError if the outcome is unknown.
     """
@@ -106,10 +107,10 @@ def make(cluster: Cluster, new: New) -> None:
 
 
 def try_making(cluster: Cluster, new: Iterable[New]) -> dict[str, Tried]:
-    """Return what would happen if these topics, which do not exist, were created.
+    """Find out how target would answer the creation of topics that do not exist yet.
 
-    Nothing is changed. All requests are in flight at once. Raises HostError if target cannot validate them at
-    the moment.
+    Nothing is changed. All requests are in flight at the same time. Raises HostError if target cannot
+    validate the requests at the moment.
     """
     wanted = list(new)
     node = cluster.controller() if wanted else -1
@@ -156,9 +157,9 @@ def grow(cluster: Cluster, change: Grow) -> None:
 
 
 def configure(cluster: Cluster, change: Configure) -> None:
-    """Set and remove the settings of a topic that Kafka accepts.
+    """Set and remove settings of a topic. Each setting that Kafka accepts is changed.
 
-    Raises RefusedError with Kafka's reason for each of the others.
+    Raises RefusedError with Kafka's reason for each setting that it refuses.
     """
     if told := _refused(cluster, [change], trial=False)[change.topic]:
         several = len(change.put) + len(change.remove) > 1
@@ -169,7 +170,7 @@ def configure(cluster: Cluster, change: Configure) -> None:
 
 
 def try_configuring(cluster: Cluster, changes: Iterable[Configure]) -> dict[str, dict[str, str]]:
-    """Return, by topic, the settings that target would refuse to change, and why.
+    """Return, by topic, the settings that target would refuse to change, each with the reason.
 
     Nothing is changed. The key "" gives the reason if target refuses only the combination of settings.
     """
@@ -182,7 +183,10 @@ def try_configuring(cluster: Cluster, changes: Iterable[Configure]) -> dict[str,
 
 
 def _each(cluster: Cluster, change: Configure, *, trial: bool) -> dict[str, str]:
-    """Send each setting of a change on its own, and return why those that Kafka refuses are refused."""
+    """Send each setting of a change on its own, and return the refused settings with Kafka's reasons.
+
+    trial: whether Kafka only validates the settings.
+    """
     parts = {key: Configure(change.topic, {key: value}, ()) for key, value in change.put.items()}
     parts |= {key: Configure(change.topic, {}, (key,)) for key in change.remove}
     told = {key: _refused(cluster, [one], trial=trial)[change.topic] for key, one in parts.items()}
@@ -190,9 +194,9 @@ def _each(cluster: Cluster, change: Configure, *, trial: bool) -> dict[str, str]
 
 
 def _refused(cluster: Cluster, changes: Iterable[Configure], *, trial: bool) -> dict[str, str]:
-    """Send changes and return, by topic, why target refuses them; empty if it does not.
+    """Send changes, and return, by topic, the reason why target refuses them; empty if it accepts them.
 
-    trial: whether Kafka only validates them.
+    trial: whether Kafka only validates the changes.
     """
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
     asked = [

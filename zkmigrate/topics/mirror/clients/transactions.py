@@ -1,7 +1,8 @@
-"""Find out who writes to topics in transactions: from a cluster's leaders, its coordinators, or their log.
+"""Find the clients that write to topics in transactions.
 
-DescribeProducers exists since Kafka 2.8, ListTransactions since 3.0. Coordinators of an older cluster store
-what they know in the topic ``__transaction_state``, which is read instead.
+The facts come from a cluster's leaders and coordinators, or from the coordinators' log. DescribeProducers
+exists since Kafka 2.8, ListTransactions since Kafka 3.0. Coordinators of an older cluster store their facts
+in the topic ``__transaction_state``, which is read instead.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from zkmigrate.topics.mirror.rules.records import read_varint, seen
 from zkmigrate.topics.mirror.rules.transactions import OPEN, Producer, Transactional, Writers, kept, writers
 
 _NOBODYS = "5f2c1a90-an-id-of-nobody"
-"""A transactional id that an account may describe only if it may describe every id."""
+"""A transactional id for a test: an account may describe it only if the account may describe every id."""
 _GONE = 105
 """Kafka's error code TRANSACTIONAL_ID_NOT_FOUND."""
 ID_DENIED = 53
 """Kafka's error code TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 _MOST_RECORDS = 200_000
-"""The most records of the topic of transactions that are read."""
+"""The most records that are read from the topic ``__transaction_state``."""
 
 
 def transactional(cluster: Cluster, topics: Collection[str]) -> Writers:
-    """Return who writes to these topics in transactions, without changing anything."""
+    """Return the producers that write to these topics in transactions, without changing anything."""
     why = list(cluster.unshown(topics).values())
     producers = _producers(cluster, topics, why) if cluster.offers(DescribeProducersRequest) else None
     ids = (_listed if cluster.offers(ListTransactionsRequest) else _kept)(cluster, why)
@@ -88,8 +89,8 @@ def _producer(told: Any) -> Producer:
 def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
     """Return the transactional ids that coordinators list, with the partitions of open transactions.
 
-    why: the reasons for which something could not be read are appended to it. Brokers leave out the ids that
-    this account may not describe, without an error.
+    why: a list to which the reasons for missing facts are appended. Brokers leave out the ids that this
+    account may not describe, without an error.
     """
     try:
         if not describes_every_id(cluster):
@@ -138,8 +139,8 @@ def describes_every_id(cluster: Cluster) -> bool:
 def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
     """Return every transactional id that the coordinators' own log contains.
 
-    why: the reasons for which ids may be missing are appended to it, for example that this account may not
-    read the log.
+    why: a list to which the reasons for missing ids are appended, for example that this account may not read
+    the log.
     """
     why += [
         f"transactional ids: {told}. Needed: the rights Read and Describe on it"

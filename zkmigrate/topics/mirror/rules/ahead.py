@@ -15,9 +15,10 @@ _NO_KEY = b"\x01"
 
 
 def limit(values: Mapping[str, str], key: str) -> tuple[str, int] | None:
-    """Return the setting that limits timestamps of records to one side, and its milliseconds.
+    """Return the setting that limits the timestamps of records, and its value in milliseconds.
 
-    Returns None if there is no limit. values: the settings of the topic. key: ``BEFORE`` or ``AFTER``.
+    values: the settings of the topic. key: ``BEFORE`` for the limit of old timestamps, or ``AFTER`` for the
+    limit of timestamps in the future. Returns None if there is no limit.
     """
     for name in (key, DIFFERENCE):
         if values.get(name, NO_LIMIT) != NO_LIMIT:
@@ -26,9 +27,10 @@ def limit(values: Mapping[str, str], key: str) -> tuple[str, int] | None:
 
 
 def refused(step: Append, values: Mapping[str, str], now_ms: int, codecs: Codecs) -> str:
-    """Return why target's topic would refuse a batch; empty if it would accept it.
+    """Return why target's topic would refuse a batch; empty if it would accept the batch.
 
-    values: the topic's settings. now_ms: the current time. Raises BatchError.
+    values: the settings of the topic. now_ms: the current time in milliseconds since the epoch. Raises
+    BatchError.
     """
     batch = step.batch
     largest = int(values.get(LARGEST, step.size))

@@ -17,16 +17,17 @@ _HEAD = struct.Struct(">qiib")
 _LENGTH_END, _CRC_AT, _CRC_FROM = 12, 17, 21
 _MAGIC = 2
 HEAD = _HEAD.size
-"""How many bytes at the beginning of a batch show its offset, size and format."""
+"""How many bytes at the beginning of a batch contain its offset, size and format."""
 
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
-"""Bits of a batch's attributes."""
+"""Bits of a batch's attributes field."""
 
 
 class BatchError(ValueError):
-    """A batch that must not be copied.
+    """Raised for a batch that must not be copied.
 
-    what: length, magic, CRC, count, order or time. at: where the batch begins in the parsed data, in bytes.
+    what: the part that is wrong: length, magic, CRC, count, order or time. at: the position in bytes, in the
+    parsed data, where the batch begins.
     """
 
     def __init__(self, what: str, text: str, at: int = 0) -> None:
@@ -36,9 +37,9 @@ class BatchError(ValueError):
 
 @dataclass(slots=True)
 class Batch:
-    """A record batch.
+    """A record batch, which must not be changed.
 
-    It must not be changed. It is not frozen, because creating a frozen one takes five times as long.
+    The class is not frozen, because creating a frozen object takes five times as long.
 
     last_delta: the last offset minus ``base_offset``; compaction may have removed the record there. base_ms,
     max_ms: milliseconds since the epoch. payload: the records, compressed by ``codec``.
@@ -68,7 +69,7 @@ class Batch:
 
     @property
     def append_time(self) -> bool:
-        """Whether the broker's clock set the time, so that every record has ``max_ms``."""
+        """Whether the broker's clock set the timestamps, so that each record has the timestamp ``max_ms``."""
         return bool(self.attributes & APPEND_TIME)
 
     @property
@@ -86,7 +87,7 @@ class Batch:
 
 
 class Head(NamedTuple):
-    """The offset and size of a batch, read from its beginning.
+    """The offset and size of a batch, as its first bytes show them.
 
     size: the bytes of the whole batch.
     """
@@ -96,9 +97,9 @@ class Head(NamedTuple):
 
 
 def head(data: bytes, at: int = 0) -> Head:
-    """Return the offset and size of the batch that begins at a position of the data.
+    """Return the offset and size of the batch that begins at position ``at`` of the data.
 
-    The data must hold at least ``HEAD`` bytes of it. Raises BatchError.
+    The data must contain at least the first ``HEAD`` bytes of the batch. Raises BatchError.
     """
     offset, length, _, magic = _HEAD.unpack_from(data, at)
     if magic != _MAGIC:
@@ -109,7 +110,7 @@ def head(data: bytes, at: int = 0) -> Head:
 
 
 def bare(data: bytes, at: int) -> Batch:
-    """Return the batch that begins at a position, without its payload and without any check."""
+    """Return the batch that begins at position ``at`` of the data, without its payload and unchecked."""
     offset, _, leader_epoch, _, _, *fields = _HEADER.unpack_from(data, at)
     fields.append(b"")
     return Batch(offset, leader_epoch, *fields)
@@ -118,7 +119,8 @@ def bare(data: bytes, at: int) -> Batch:
 def parse(data: bytes, begun: int = 0) -> list[Batch]:
     """Return the batches of a fetch response.
 
-    A last batch that the response cuts off is left out. begun: the requested offset. Raises BatchError.
+    If the response ends within the last batch, that batch is left out. begun: the requested offset. Raises
+    BatchError.
     """
     found: list[Batch] = []
     at = 0
@@ -177,10 +179,10 @@ def encode(batch: Batch) -> bytes:
 
 
 def produced(batch: Batch, producer_id: int, sequence: int) -> bytes:
-    """Return the bytes to produce: a plain batch of this producer with epoch 0.
+    """Return the bytes to produce a batch as a given idempotent producer with epoch 0.
 
-    Its base offset is 0, because the broker then keeps compressed records as they are. The transactional and
-    delete horizon bits are cleared; target's cleaner sets a horizon of its own.
+    The base offset is 0, because the broker then keeps compressed records as they are. The transactional bit
+    and the delete horizon bit are cleared; target's log cleaner sets a horizon of its own.
     """
     return encode(
         replace(
@@ -206,9 +208,9 @@ def next_sequence(sequence: int, count: int) -> int:
 def visible(
     batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], aborts: Sequence[int]
 ) -> list[Batch]:
-    """Return the batches that a read_committed consumer sees.
+    """Return the batches that a read_committed consumer reads.
 
-    aborted: producer id and first offset of each aborted transaction. aborts: the offsets of the control
+    aborted: the producer id and first offset of each aborted transaction. aborts: the offsets of the control
     batches that abort a transaction.
     """
     waiting = sorted(aborted, key=lambda one: one[1])

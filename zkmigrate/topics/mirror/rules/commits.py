@@ -1,7 +1,7 @@
-"""Decide which offsets of groups to commit on target, and compare the commits of both clusters.
+"""Decide which group offsets to commit on target, and compare the commits of both clusters.
 
-A consumer with an offset beyond the log's end is reset. So target's offset is never above target's end. It is
-not above source's offset either, because records would be skipped.
+If a consumer's offset is beyond the end of the log, Kafka resets it. So the offset on target is never above
+the end of target's log. It is not above the offset on source either, because records would be skipped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 INACTIVE = frozenset({"Empty", "Dead"})
-"""Kafka's states of a group without members; Dead: the group does not exist."""
+"""Kafka's states of a group without members. Dead means that the group does not exist."""
 
 
 class Commit(NamedTuple):
@@ -59,8 +59,8 @@ class Committed:
 class Standing:
     """A comparison of a group's commits on target with its commits on source.
 
-    state: equal, behind, ahead, active or refused. behind: how many offsets target's commits are behind. why:
-    an explanation for the operator.
+    state: equal, behind, ahead, active or refused. behind: how many offsets the commits on target are behind.
+    why: an explanation for the operator.
     """
 
     state: str
@@ -69,9 +69,9 @@ class Standing:
 
 
 def to_commit(group: Group, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], Commit]:
-    """Return the offsets to commit on target now.
+    """Return the offsets to commit on target for a group now.
 
-    ends: by partition, the end of target's log. Partitions without an entry are left out.
+    ends: by partition, the end of target's log. Partitions that are not in ``ends`` are left out.
     """
     if group.state not in INACTIVE:
         return {}
@@ -86,9 +86,9 @@ def to_commit(group: Group, ends: Mapping[tuple[str, int], int]) -> dict[tuple[s
 
 
 def standing(group: Group) -> Standing:
-    """Return how a group's commits on target compare with source's.
+    """Compare a group's commits on target with its commits on source.
 
-    A switch needs ``equal`` for each group.
+    A switch needs the state ``equal`` for each group.
     """
     behind = sum(
         max(0, commit.offset - (group.target[part].offset if part in group.target else 0))
@@ -118,9 +118,8 @@ _MOST_NAMED = 3
 def beyond(commits: Commits, ends: Mapping[tuple[str, int], int | None]) -> str:
     """Return why a group's consumers cannot continue from their commits; empty if they can.
 
-    A commit is unusable if it is beyond the end of source's log, or in a partition that does not exist.
-    ends: the ends of source's logs by partition, None if no leader reports it; partitions that source does
-    not have are left out.
+    A commit cannot be used if it is beyond the end of source's log, or in a partition that does not exist.
+    ends: by partition of source, the end of its log, or None if no leader reports it.
     """
     wrong = []
     for (topic, number), commit in sorted(commits.items()):
@@ -141,8 +140,8 @@ def lacking(
 ) -> str:
     """Return why target lacks the records that a group's consumers would read next; empty if it has them.
 
-    That is so where target's log begins later than source's. source, target: where their logs begin, as far
-    as leaders report it.
+    Target lacks them if its log begins later than source's log. source, target: by partition, the log start
+    offsets that leaders report.
     """
     wrong = []
     for (topic, number), commit in sorted(commits.items()):

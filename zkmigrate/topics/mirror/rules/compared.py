@@ -9,7 +9,7 @@ from zkmigrate.topics.mirror.rules.join import Joined
 from zkmigrate.topics.mirror.rules.log import Log
 
 CLAIM, UNKNOWN = 10, 11
-"""Exit codes if something differs, and if target is behind or a part could not be read."""
+"""The exit code for a difference, and the exit code if target is behind or a partition could not be read."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Compared:
     """The result of the comparison of one partition.
 
     state: equal, behind, different or unknown. records: the number of equal records. begun, end: the offsets
-    between which records were compared.
+    between which records were compared. why: the reason for the state.
     """
 
     topic: str
@@ -55,14 +55,14 @@ def line(one: Compared) -> str:
 
 
 def more(one: ComparedLogs) -> Iterator[str]:
-    """Yield the lines that follow the line of a partition."""
+    """Yield further lines of text about one partition, which follow the line that ``line`` returns."""
     if one.differing:
         yield f"    differing records: {kinds(one.differing)}"
     yield from (f"    note: {note}" for note in one.notes)
 
 
 def kinds(differing: Mapping[str, int]) -> str:
-    """Return the kinds of differences as text, with the number of records of each."""
+    """Return the kinds of differences as text, each with its number of records."""
     return ", ".join(f"{kind} {count}" for kind, count in sorted(differing.items()))
 
 
@@ -81,10 +81,10 @@ def bounds(source: Log, target: Log) -> tuple[int, int]:
 def verdict(
     topic: str, partition: int, source: Log, target: Log, found: Sequence[Joined | str]
 ) -> ComparedLogs:
-    """Return the result for a partition's two logs.
+    """Return the result of a comparison of a partition's two logs.
 
-    found: the comparison of each part of the offsets, in order; a text if it could not be read, with the
-    reason.
+    found: the results for consecutive ranges of offsets, in order; a text if a range could not be read, with
+    the reason.
     """
     begun, end = bounds(source, target)
     joined = Joined()

@@ -8,7 +8,7 @@ from zkmigrate.topics.mirror.rules.batch import BatchError
 from zkmigrate.topics.mirror.rules.records import read_varint
 
 Read = tuple[int, int, bytes]
-"""A record: its offset, its timestamp in milliseconds, and its body."""
+"""A record, as its offset, its timestamp in milliseconds, and its body."""
 
 _SHOWN = 40
 
@@ -34,8 +34,8 @@ def named(one: Read | None, other: Read | None) -> str:
 def kind(one: Read | None, other: Read | None) -> str:
     """Return the kind of difference between the next record of source and the next record of target.
 
-    missing: target lacks source's record. extra: source lacks target's record. time, key, value, headers: the
-    first field that differs. encoding: no field differs, but the bytes do.
+    The kinds are missing, if target lacks source's record, and extra, if source lacks target's record. They
+    are time, key, value or headers for the first field that differs, and encoding if only the bytes differ.
     """
     if other is None or (one is not None and one[0] < other[0]):
         return "missing"
@@ -48,7 +48,7 @@ def kind(one: Read | None, other: Read | None) -> str:
 
 
 def _differing(one: Read, other: Read) -> Iterator[tuple[str, object, object]]:
-    """Return the fields that differ, each with both values."""
+    """Yield each field that differs as its name, its value in ``one`` and its value in ``other``."""
     fields, others = ({"time": read[1]} | _fields(read[2]) for read in (one, other))
     return ((name, value, others[name]) for name, value in fields.items() if value != others[name])
 

@@ -1,8 +1,8 @@
 """Decide which of two clusters leads a mirrored topic.
 
-Clients write to the cluster that leads a topic, so no copier may write it there. Each cluster stores its own
-:class:`Lead` for a topic. A switch writes it, and a copier reads it from target. If a cluster stores none,
-every copier may write.
+Clients write to the cluster that leads a topic, so no copier may write the topic there. Each cluster stores
+its own :class:`Lead` for a topic. A switch writes this record, and a copier reads it from target. If a
+cluster has no record for a topic, every copier may write the topic.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Copies: TypeAlias = Literal["forward", "none", "backward"]
-"""Where copiers may write: ``forward`` on target only, ``none`` on neither cluster, ``backward`` on source
-only.
+"""The clusters on which copiers may write.
+
+``forward`` means target only, ``backward`` means source only, and ``none`` means neither cluster.
 """
 
 
 @dataclass(frozen=True)
 class Lead:
-    """One cluster's record of which cluster leads a topic.
+    """One cluster's record of the cluster that leads a topic.
 
     cluster: the id of the leading cluster; empty if the record cannot be parsed. number: the fencing number
-    of the run that wrote it.
+    of the run that wrote the record.
     """
 
     cluster: str
@@ -36,9 +37,10 @@ class Lead:
 
 
 def parse(text: str, number: int) -> Lead:
-    """Parse what is stored as ``Lead.text``.
+    """Parse a text that was stored as ``Lead.text``.
 
-    Text that cannot be parsed gives a Lead with an empty cluster, so that no copier may write.
+    number: the fencing number of the record. A text that cannot be parsed gives a Lead with an empty cluster,
+    so that no copier may write.
     """
     try:
         told = json.loads(text)["leader"]
@@ -50,7 +52,7 @@ def parse(text: str, number: int) -> Lead:
 def barred(topic: str, lead: Lead | None, source: str, target: str) -> str:
     """Return why a copier may not write a topic on target; empty if it may.
 
-    lead: what target has recorded. source, target: cluster ids.
+    lead: target's record, or None if target has none. source, target: cluster ids.
     """
     if lead is None or lead.cluster == source:
         return ""
@@ -65,10 +67,11 @@ def barred(topic: str, lead: Lead | None, source: str, target: str) -> str:
 
 @dataclass(frozen=True)
 class Direction:
-    """The permission for copiers to write, according to both clusters.
+    """The clusters on which copiers may write, according to the records of both clusters.
 
     copies: empty if nothing is recorded about the topics, ``mixed`` if the clusters or topics disagree.
-    number: the highest fencing number recorded. unnoted: topics without a record, if source leads all others.
+    number: the highest fencing number in the records. unnoted: topics without a record, if source leads all
+    other topics.
     """
 
     copies: Copies | Literal["", "mixed"]
@@ -94,9 +97,9 @@ class Direction:
 def direction(
     topics: Iterable[str], ids: tuple[str, str], leads: tuple[Mapping[str, Lead], Mapping[str, Lead]]
 ) -> Direction:
-    """Return the direction that both clusters have recorded for these topics.
+    """Return where copiers may write, from the records of both clusters for these topics.
 
-    ids: the cluster ids of source and target. leads: what source and target have recorded, by topic.
+    ids: the cluster ids of source and target. leads: the records of source and of target, by topic.
     """
     source, target = ids
     known: Mapping[tuple[str, str], Copies] = {
@@ -120,10 +123,10 @@ def direction(
 
 
 def leaders(copies: Copies, ids: tuple[str, str]) -> tuple[tuple[int, str], ...]:
-    """Return what each side must record: pairs of side (0 source, 1 target) and id of the leading cluster.
+    """Return the records to write, as pairs of a side (0 source, 1 target) and the id of the leading cluster.
 
-    The pairs are in the order of writing: first the side where copiers must stop writing. ids: of source and
-    target.
+    The pairs are in the order of writing: the side where copiers must stop writing comes first. ids: the
+    cluster ids of source and target.
     """
     source, target = ids
     return {

@@ -1,7 +1,8 @@
-"""Decide how target's topics follow changes of source's: partitions, settings, or an end of the copying.
+"""Decide how target's topics follow changes of source's topics.
 
-Nothing about earlier states is stored on target. So each comparison reads both sides, and a Memory keeps what
-earlier comparisons of this run saw.
+Such changes are new partitions, changed settings, or a deletion that ends the copying. Target stores nothing
+about earlier states. So each comparison reads both sides, and a Memory keeps what earlier comparisons of this
+run have found.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zkmigrate.topics.mirror.rules.topic import Settings, align, named, refusal
 class State:
     """The current state of a topic.
 
-    id: Kafka's topic id; empty if the brokers have none.
+    id: Kafka's topic id; empty if the brokers have no topic ids.
     """
 
     id: str
@@ -27,9 +28,10 @@ class State:
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier comparisons saw of a topic on source.
+    """The facts about a topic on source that earlier comparisons have found.
 
-    keys: the settings that the mirror keeps equal. gone: whether the last comparison did not find the topic.
+    id, partitions: the topic id and the number of partitions. keys: the settings that the mirror keeps equal.
+    gone: whether the last comparison did not find the topic.
     """
 
     id: str = ""
@@ -59,7 +61,7 @@ class Configure:
 class Stop:
     """A decision to stop copying a topic.
 
-    why: the reason that its partitions report.
+    why: the reason, which each partition of the topic then reports.
     """
 
     topic: str
@@ -73,8 +75,8 @@ Change = Grow | Configure | Stop
 class Followed:
     """The result of the comparison of one topic.
 
-    changes: the changes for target. left: by setting, why it stays different; the key "" is the whole topic.
-    memory: what this comparison saw, for the next one.
+    changes: the changes to send to target. left: by setting, why it stays different; the key "" stands for
+    the whole topic. memory: the facts to pass to the next comparison.
     """
 
     changes: tuple[Change, ...]
@@ -83,11 +85,11 @@ class Followed:
 
 
 def follow(name: str, here: State | None, there: State | None, before: Memory) -> Followed:
-    """Compare a topic on both clusters, and return the changes for target.
+    """Compare a topic on both clusters, and return the changes to send to target.
 
-    here, there: the topic on source and target; None if it does not exist. before: what earlier comparisons
-    saw. A topic counts as deleted only if two comparisons in a row miss it, because a broker that has just
-    started may not know it yet.
+    here, there: the topic on source and on target; None if it does not exist. before: the facts that earlier
+    comparisons have found. A topic counts as deleted only if two comparisons in a row do not find it, because
+    a broker that has just started may not know the topic yet.
     """
     if here is None:
         stop = (Stop(name, "source no longer has this topic: it was deleted or renamed"),)
@@ -111,7 +113,7 @@ def follow(name: str, here: State | None, there: State | None, before: Memory) -
 
 
 def _why_created_again(here: State, before: Memory) -> str:
-    """Return why source's topic is not the one that was copied; empty if it may be."""
+    """Return why source's topic is not the topic that was copied so far; empty if it may be the same."""
     if before.id and here.id and here.id != before.id:
         return f"source's topic was created again: its id is {here.id}, and was {before.id}"
     if here.partitions < before.partitions:

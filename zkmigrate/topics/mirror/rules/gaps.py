@@ -1,7 +1,8 @@
 """Build the steps that append source's records to target at equal offsets.
 
-Offsets that a read_committed consumer does not see are filled: holes of compaction, control records, aborted
-records. If source's log begins above 0, target gets empty records up to there, which are then deleted.
+Offsets that a read_committed consumer does not see are filled: holes after compaction, control records, and
+aborted records. If source's log begins above 0, target gets empty records up to that offset, which are then
+deleted.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from zkmigrate.topics.mirror.rules.position import Begin, Failed
 from zkmigrate.topics.mirror.rules.records import FILL, Codecs, aborts, filling, split
 
 MAX_GAP = 5_000_000
-"""The most offsets that end markers fill in one gap. A marker has 78 bytes, and some thousands are written
-each second.
+"""The most offsets that end markers fill in one gap.
+
+A marker has 78 bytes, and some thousands of markers are written each second.
 """
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A step that fills ``count`` offsets with end markers of empty transactions."""
+    """A step that fills ``count`` offsets from ``offset`` on with end markers of empty transactions."""
 
     offset: int
     count: int
@@ -29,10 +31,7 @@ class Gap:
 
 @dataclass(slots=True)
 class Append:
-    """A step that appends a whole batch at its ``base_offset``.
-
-    Like a batch, it must not be changed.
-    """
+    """A step that appends a whole batch at its ``base_offset``. A step must not be changed."""
 
     batch: Batch
 
@@ -63,9 +62,9 @@ Step = Gap | Append | Drop
 def steps(
     position: int, batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], codecs: Codecs
 ) -> Iterator[Step]:
-    """Yield the steps from target's end ``position`` to the end of these batches of source.
+    """Yield the steps that bring target's log from offset ``position`` to the end of batches of source.
 
-    aborted: producer id and first offset of each aborted transaction. Raises BatchError.
+    aborted: the producer id and first offset of each aborted transaction. Raises BatchError.
     """
     ended = [one.base_offset for one in batches if one.control and one.count and aborts(one, codecs)]
     for batch in visible(batches, aborted, ended):
@@ -80,9 +79,9 @@ def steps(
 
 
 def first(begun: Begin, ms: int, codecs: Codecs) -> Iterator[Step]:
-    """Yield the steps up to the offset at which copying begins.
+    """Yield the steps that bring target's log to the offset at which copying begins.
 
-    ms: the timestamp of empty records, in milliseconds.
+    ms: the timestamp of empty records, in milliseconds since the epoch.
     """
     offset = begun.offset
     if not begun.drops:

@@ -1,7 +1,7 @@
 """Compare two reads by offset: count equal and differing records, and describe the first difference.
 
-Both are in the order of offsets, so they are read side by side. A batch that both sides have, byte for byte,
-is not unpacked.
+Both reads are in the order of offsets, so they are read side by side. A batch that both sides have with the
+same bytes is not unpacked.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ class Joined:
     first: str = ""
 
     def then(self, later: Joined) -> Joined:
-        """Return the result for these offsets and those that follow."""
+        """Return the combined result for these offsets and for the offsets that follow.
+
+        later: the result for the offsets that follow.
+        """
         differing = Counter(self.differing)
         differing.update(later.differing)
         return Joined(self.equal + later.equal, dict(differing), self.first or later.first)
 
 
 class _Side:
-    """The batches of one side, which are unpacked only if necessary.
+    """The batches of one side of a comparison, which are unpacked only if necessary.
 
-    Only records at offsets from ``begin`` up to ``end`` count.
+    Only records at offsets from ``begin`` up to ``end`` are compared. what: the name of the side in messages.
     """
 
     def __init__(self, what: str, batches: Iterable[Batch], begin: int, end: int, codecs: Codecs) -> None:
@@ -50,11 +53,11 @@ class _Side:
         self.batch = next(self._batches, None)
 
     def past(self, stop: int) -> bool:
-        """Return whether the next batch begins at ``stop`` or later."""
+        """Return whether no record of this side is left below the offset ``stop``."""
         return not self.left and (self.batch is None or self.batch.base_offset >= stop)
 
     def head(self) -> Read | None:
-        """Return the next record, or None at the end."""
+        """Return the next record, or None at the end of the batches."""
         while not self.left and self.batch is not None:
             try:
                 found = list(seen(self.batch, self._codecs))
@@ -69,10 +72,10 @@ class _Side:
 def join(
     source: Iterable[Batch], target: Iterable[Batch], begin: int, stop: int, end: int, codecs: Codecs
 ) -> Joined:
-    """Compare the records from offset ``begin`` up to ``stop``.
+    """Compare the records from offset ``begin`` up to offset ``stop``.
 
-    source, target: committed batches up to ``end``. Those after ``stop`` show the next record where one side
-    lacks some. Raises BatchError.
+    source, target: committed batches up to offset ``end``. The batches after ``stop`` are needed to describe
+    the next record if one side lacks records. Raises BatchError.
     """
     here = _Side("source", source, begin, end, codecs)
     there = _Side("target", target, begin, end, codecs)
@@ -99,10 +102,10 @@ def join(
 
 
 def _same(here: _Side, there: _Side, begin: int, stop: int) -> Batch | None:
-    """Return the next batch of both sides if it holds equal records, without unpacking it.
+    """Return the next batch if both sides have it with equal records, without unpacking it.
 
-    Returns None if a part of it is outside the offsets to compare, or if only unpacking can show whether the
-    records are equal.
+    Returns None if a part of the batch is outside the offsets to compare, or if only unpacking can show
+    whether the records are equal.
     """
     one, other = here.batch, there.batch
     if here.left or there.left or one is None or other is None:

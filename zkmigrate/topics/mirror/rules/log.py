@@ -1,4 +1,4 @@
-"""Join the segments of a partition's log on disk, and read its committed batches."""
+"""Join the segment files of a partition's log on disk, and read the committed batches of the log."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from zkmigrate.topics.mirror.rules.scan import Aborted, Scanned, Transactions
 from zkmigrate.zookeeper.data.reader import RandomReader
 
 CHUNK = 8 << 20
-"""The bytes of one read; more for a longer batch."""
+"""The bytes of one read. For a longer batch, more bytes are read."""
 SLICE = 64 << 20
-"""The bytes of source's log that are compared at a time."""
+"""The bytes of source's log that are compared in one piece."""
 
 Open = Callable[[str], RandomReader]
 
 
 class LogError(ValueError):
-    """A log that cannot be compared.
+    """Raised for a log that cannot be compared.
 
-    path, at: the file, and the byte in it.
+    path: the file. at: the position in the file, in bytes.
     """
 
     def __init__(self, path: str, at: int, why: object) -> None:
@@ -74,7 +74,7 @@ class Log:
 
     @property
     def rest(self) -> str:
-        """What follows the last whole batch; empty if nothing does."""
+        """A description of the bytes after the last whole batch; empty if there are none."""
         last = self.segments[-1]
         return f"{last.path}: {last.scanned.rest} from byte {last.scanned.end}" if last.scanned.rest else ""
 
@@ -99,7 +99,10 @@ def chained(segments: Sequence[Segment], checkpoint: int = 0, watermark: int | N
 
 
 def slices(log: Log, begin: int, end: int) -> list[tuple[int, int]]:
-    """Divide the offsets from ``begin`` up to ``end`` into parts of about SLICE bytes of this log."""
+    """Divide the offsets from ``begin`` up to ``end`` into ranges of about ``SLICE`` bytes of this log.
+
+    Returns for each range its first offset and the offset after its last.
+    """
     bounds, taken = [begin], 0
     for segment in log.segments:
         at = 0
@@ -113,10 +116,10 @@ def slices(log: Log, begin: int, end: int) -> list[tuple[int, int]]:
 
 
 def committed(log: Log, begin: int, end: int, open_: Open) -> Iterator[Batch]:
-    """Yield the batches that a read_committed consumer sees.
+    """Yield the batches that a read_committed consumer reads.
 
-    The first contains offset ``begin``, and the last begins below ``end``. end: at most the last stable
-    offset. Raises LogError or OSError.
+    The first batch contains offset ``begin``, and the last batch begins below ``end``. end: at most the last
+    stable offset. open_: a function that opens a segment file. Raises LogError or OSError.
     """
     waiting = [one for one in log.transactions.aborted if one.marker >= begin]
     waiting.sort(key=lambda one: one.first, reverse=True)
@@ -132,7 +135,10 @@ def committed(log: Log, begin: int, end: int, open_: Open) -> Iterator[Batch]:
 
 
 def _chunks(log: Log, begin: int, end: int, open_: Open) -> Iterator[list[Batch]]:
-    """Yield all batches in parts of about CHUNK bytes, from before ``begin`` to after ``end``."""
+    """Yield all batches in lists of about ``CHUNK`` bytes each.
+
+    The first batch begins at or before offset ``begin``, and the last batch ends at or after offset ``end``.
+    """
     bases = [one.scanned.base_offset for one in log.segments]
     for segment in log.segments[max(0, bisect_right(bases, begin) - 1) :]:
         reader, last = open_(segment.path), segment.scanned.end

@@ -17,10 +17,12 @@ Side: TypeAlias = Literal["source", "target"]
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "topic", "group", "cluster", "transactional-id"
 EVERY = "*"
 OWNED = "zkmigrate-mirror-"
-"""The prefix of the mirror's transactional ids. A copier writes nothing but end markers with them."""
+"""The prefix of the mirror's transactional ids. A copier uses these ids only to write end markers."""
 COMMITS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
-"""Kafka's topics of commits and of transactions. The leader of each partition of the first coordinates and
-lists the groups with commits in it.
+"""The names of Kafka's topics for commits and for transactions.
+
+The leader of each partition of the first topic coordinates and lists the groups that have their commits in
+the partition.
 """
 _READ, _WRITE, _CREATE, _DELETE, _ALTER = "Read", "Write", "Create", "Delete", "Alter"
 _DESCRIBE, _ACTION = "Describe", "ClusterAction"
@@ -46,13 +48,13 @@ _FOR_RECORDS = {
     ("target", _WRITE, TOPIC),
     ("target", _WRITE, TRANSACTIONAL_ID),
 }
-"""The rights without which no record of a topic can be copied."""
+"""The rights on source and target that are needed to copy any record of a topic."""
 
 
 class Right(NamedTuple):
     """An operation on a resource that an account needs.
 
-    name: empty for the cluster. topic: the topic for which it is needed.
+    name: the name of the resource, empty for the cluster. topic: the topic for which the right is needed.
     """
 
     operation: str
@@ -65,9 +67,9 @@ class Right(NamedTuple):
 class Permitted:
     """The operations that an account may do on a cluster, according to its brokers.
 
-    topics, groups, ids: operations by name of topic, group and transactional id. cluster: operations on the
-    cluster. missing: the topics that do not exist. logged: whether transactional ids can be read from the log
-    of the coordinators only, as before Kafka 3.0.
+    topics, groups, ids: operations by name of topic, of group, and by transactional id. cluster: operations
+    on the cluster. missing: the topics that do not exist. logged: whether transactional ids can only be read
+    from the coordinators' log, as before Kafka 3.0.
     """
 
     topics: Mapping[str, Collection[str]]
@@ -89,8 +91,9 @@ class Permitted:
 class Lacking:
     """The rights on one resource that an account lacks on one cluster.
 
-    account: its principal, such as ``User:mirror``. name: empty for the cluster; for transactional ids of the
-    mirror the beginning of their names. topics: the topics that need the rights.
+    account: the principal of the account, such as ``User:mirror``. brokers: the addresses of the cluster.
+    name: the name of the resource, empty for the cluster; for transactional ids of the mirror, the prefix of
+    their names. topics: the topics that need the rights.
     """
 
     side: Side
@@ -103,13 +106,13 @@ class Lacking:
 
     @property
     def words(self) -> str:
-        """The account, its missing rights and the resource, for messages."""
+        """A text for messages with the account, its missing rights and the resource."""
         where = f"{self.resource.replace('-', ' ')} {self.name}{'…' if self._prefixed else ''}".rstrip()
         return f"{self.account} lacks {' and '.join(self.operations)} on {where} at {self.side}"
 
     @property
     def command(self) -> str:
-        """The command that adds the rights."""
+        """The command of Kafka's tools that adds the rights."""
         words = ["kafka-acls.sh", "--bootstrap-server", self.brokers, "--add"]
         words += ["--allow-principal", self.account]
         words += [word for one in self.operations for word in ("--operation", one)]
@@ -158,7 +161,8 @@ def lacking(
 ) -> list[Lacking]:
     """Return the rights that the account lacks, one entry for each resource.
 
-    Without Describe on the cluster nothing is known about the other rights on it.
+    rights: the rights that the account needs. If the account lacks Describe on the cluster, its other rights
+    on the cluster are not known.
     """
     found: dict[tuple[str, str], list[Right]] = {}
     for right in rights:
@@ -181,7 +185,10 @@ def lacking(
 
 
 def not_copied(found: Iterable[Lacking]) -> dict[str, str]:
-    """Return the topics of which no record can be copied, and why."""
+    """Return the topics of which no record can be copied, each with the reason.
+
+    found: the rights that accounts lack.
+    """
     why: dict[str, list[str]] = {}
     for one in found:
         if any((one.side, each, one.resource) in _FOR_RECORDS for each in one.operations):
@@ -191,8 +198,8 @@ def not_copied(found: Iterable[Lacking]) -> dict[str, str]:
 
 
 def only_warns(one: Lacking) -> bool:
-    """Return whether a switch works without these rights.
+    """Return whether a switch works although an account lacks these rights.
 
-    The switch then only does not know whether there are super users.
+    The switch then cannot find out whether there are super users.
     """
     return one.resource == CLUSTER and one.operations == (_SETTINGS,)

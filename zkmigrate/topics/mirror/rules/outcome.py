@@ -1,4 +1,4 @@
-"""Decide what a broker's response to the copier means."""
+"""Decide how the copier continues after a broker's response."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ AGAIN = {
     75: "UNKNOWN_LEADER_EPOCH",
     OFFSET_NOT_AVAILABLE: "OFFSET_NOT_AVAILABLE",
 }
-"""Kafka's errors, by code, after which the position is read again. With 45 and 46 some of the records are
-there already. 49 means that the transactional id has expired, as it does after a week without a transaction;
-no copier has taken it over.
+"""Kafka's errors, by code, after which the position is read again.
+
+With 45 and 46 some of the records are in the log already. 49 means that the transactional id has expired, as
+it does after a week without a transaction; no copier has taken it over.
 """
 
 TOO_LARGE = 10
@@ -48,19 +49,24 @@ _NAMES = {
     76: "UNSUPPORTED_COMPRESSION_TYPE",
     87: "INVALID_RECORD",
 }
-"""Kafka's errors, by code, that fail a partition and that an operator can fix."""
+"""Kafka's errors, by code, after which a partition fails and that an operator can fix."""
 
 _ONCE, TRIES = frozenset({-1, 1, 45, 46, 59}), 5
-"""Those of AGAIN that another reading of the position should end. They fail the partition after so many
-tries.
+"""Errors of ``AGAIN`` that should not occur again after the position was read again.
+
+They fail the partition after this number of tries.
 """
 
 FENCED = frozenset({47, 52, 90})
-"""INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and PRODUCER_FENCED: another copier has taken
-over."""
+"""The error codes INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and PRODUCER_FENCED.
+
+They mean that another copier has taken over.
+"""
 
 NO_TRANSACTION = 48
-"""INVALID_TXN_STATE, the response to the owner of a transactional id that ends a transaction it never began.
+"""The error code INVALID_TXN_STATE.
+
+The owner of a transactional id gets it if it ends a transaction that was never begun.
 """
 
 
@@ -87,9 +93,10 @@ class Fenced:
 def answered(
     needed: int, error: int, base_offset: int, tries: int = 0, why: str = ""
 ) -> Appended | Again | Fenced | Failed:
-    """Return what the response to a batch means.
+    """Return the outcome of a request to append a batch, from the broker's response.
 
-    needed: the offset at which the batch belongs. tries, why: as for ``outcome``.
+    needed: the offset at which the batch belongs. error: Kafka's error code. base_offset: the offset in the
+    response. tries, why: as for ``outcome``.
     """
     if error == 0 and base_offset != needed:
         return foreign(base_offset, needed)
@@ -97,10 +104,10 @@ def answered(
 
 
 def outcome(error: int, tries: int = 0, why: str = "") -> Appended | Again | Fenced | Failed:
-    """Return what a response without an offset means.
+    """Return the outcome of a request from an error code in the broker's response.
 
-    tries: how often the position was read since the last progress. why: Kafka's name of the error and its
-    message, if known.
+    tries: how many times the position was read since the last progress. why: Kafka's name of the error and
+    its message, if known.
     """
     if error == 0:
         return Appended()
@@ -113,9 +120,9 @@ def outcome(error: int, tries: int = 0, why: str = "") -> Appended | Again | Fen
 
 
 def owns(error: int) -> bool | None:
-    """Return whether the copier still owns its transactional id, or None if that is not known.
+    """Return whether the copier still owns its transactional id, or None if this is not known.
 
-    error: the error code of the response to ending a transaction that was never begun.
+    error: the error code of the response to the end of a transaction that was never begun.
     """
     if error in (0, NO_TRANSACTION):
         return True

@@ -1,8 +1,8 @@
-"""Decide where a copier continues, and as which producer, from both logs alone.
+"""Decide from both logs alone where a copier continues, and with which producer id.
 
 The producer id is derived from an offset of target's log. It is far above the ids that brokers assign from 0
 in blocks of a thousand. Two copiers that see the same log therefore use the same id and the same next
-sequence number, and a broker appends each of their batches once.
+sequence number, and a broker appends each of their batches only once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from zkmigrate.topics.mirror.rules.batch import Batch, next_sequence
 from zkmigrate.topics.mirror.rules.stand import FIRST_ID, Stand, foreign_id
 
 FIRST_FILLING_ID = FIRST_ID + (1 << 61)
-"""The first producer id of batches that fill the offsets which source has deleted."""
+"""The first producer id of batches that fill offsets whose records source has deleted."""
 
 WINDOW = 4
-"""The most batches of one producer in flight. A broker remembers the last five."""
+"""The most batches of one producer in flight. A broker remembers the last five batches."""
 
 
 @dataclass(frozen=True)
 class Ends:
-    """The log start offset of a partition, and its high watermark or last stable offset."""
+    """The log start offset of a partition, and the end of its log.
+
+    end: the high watermark or the last stable offset, depending on the request.
+    """
 
     start: int
     end: int
@@ -43,17 +46,17 @@ class Producer:
     sequence: int
 
     def after(self, count: int) -> Producer:
-        """Return the producer after ``count`` more records."""
+        """Return the same producer id with the sequence number after ``count`` more records."""
         return Producer(self.id, next_sequence(self.sequence, count))
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Where and how a copier begins to copy a partition.
+    """The offset at which a copier begins to copy a partition, and the way in which it begins.
 
     offset: the end of target's log. start: the first offset to fetch from source. drops: whether the offsets
-    between them are filled with empty records that are then deleted; otherwise end markers fill them. note:
-    what could not be compared.
+    between ``offset`` and ``start`` are filled with empty records that are then deleted; otherwise end
+    markers fill them. note: a text about records that could not be compared.
     """
 
     offset: int
@@ -67,8 +70,8 @@ class Begin:
 class Sides:
     """The bounds of a partition's log on both clusters.
 
-    stable: the last stable offsets of source and target. A copier writes no transactions, and only records
-    that source has committed.
+    source, target: the log start offset and the high watermark. stable: the last stable offsets of source and
+    of target. A copier writes no transactions, and only records that source has committed.
     """
 
     source: Ends
@@ -77,9 +80,9 @@ class Sides:
 
 
 def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
-    """Return where a copier continues, or why it cannot.
+    """Return where a copier continues, or why it cannot continue.
 
-    last: target's last batches of data, one more than a copier has in flight, so that they include a write of
+    last: the last data batches of target, one more than a copier has in flight. So they include a write of
     another producer that made the copier fail. Batches of other producers are accepted if source has the same
     records, because target may have been the source before a switch.
 
@@ -124,7 +127,10 @@ def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Fail
 
 
 def fresh(end: int, *, filling: bool = False) -> Producer:
-    """Return a new producer that begins at target's end."""
+    """Return a new producer for batches that begin at offset ``end`` of target's log.
+
+    filling: whether the batches fill offsets whose records source has deleted.
+    """
     return Producer((FIRST_FILLING_ID if filling else FIRST_ID) + end, 0)
 
 
@@ -138,9 +144,9 @@ def _wrote(batch: Batch) -> str:
 
 
 def unequal(wrong: Stand) -> Failed:
-    """Return a failure that says how target's log differs from source's at an offset.
+    """Return a failure with a text about the first offset where target's log differs from source's log.
 
-    wrong: what target has there.
+    wrong: the content of target's log at that offset.
     """
     if wrong.read is None:
         return Failed(
@@ -160,5 +166,8 @@ def unequal(wrong: Stand) -> Failed:
 
 
 def foreign(seen: int, needed: int) -> Failed:
-    """Return a failure that says that target's log does not end where the copier left it."""
+    """Return a failure with a text that target's log does not end where the copier left it.
+
+    seen: the end of target's log. needed: the offset where the copier left it.
+    """
     return Failed(f"target's log continues at offset {seen}; needed: {needed}. Another producer wrote to it")

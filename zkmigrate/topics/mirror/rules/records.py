@@ -1,7 +1,7 @@
 """Read and write the records of a batch, and split batches so that no offset is missing.
 
-A broker refuses a client's batch with a missing offset, as compaction leaves them. Key, value and headers are
-not decoded here. The format is that of Kafka's ``DefaultRecord``.
+Compaction leaves batches with missing offsets, and a broker refuses such batches from a client. Key, value
+and headers are not decoded here. The format is that of Kafka's ``DefaultRecord``.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import NamedTuple, Protocol
 from zkmigrate.topics.mirror.rules.batch import Batch, BatchError
 
 FILL = 100_000
-"""The number of records in a batch that fills a deleted prefix."""
+"""The number of empty records in a batch that fills offsets whose records source has deleted."""
 GZIP = 1
 MAX_RECORDS = 1_000_000
-"""The most records of a batch that is unpacked. Each takes about 200 bytes of memory."""
+"""The most records of a batch that is unpacked. Each unpacked record takes about 200 bytes of memory."""
 _MS_END = 1 << 63
 
 
 class Codecs(Hashable, Protocol):
-    """Kafka's compressions, by number.
+    """The compressions that Kafka knows, by number.
 
-    ``pack`` may use another codec, and returns its number. ``unpack`` raises BatchError.
+    ``pack`` may use another codec than requested, and returns the number of the codec. ``unpack`` raises
+    BatchError.
     """
 
     def pack(self, codec: int, payload: bytes) -> tuple[int, bytes]: ...
@@ -34,8 +35,8 @@ class Codecs(Hashable, Protocol):
 class Record(NamedTuple):
     """A record of a batch.
 
-    ms_delta: its timestamp minus the batch's ``base_ms``. delta: its offset minus the batch's
-    ``base_offset``. body: key, value and headers in wire format.
+    ms_delta: its timestamp minus the batch's ``base_ms``, in milliseconds. delta: its offset minus the
+    batch's ``base_offset``. body: its key, value and headers in wire format.
     """
 
     attributes: int
@@ -45,7 +46,7 @@ class Record(NamedTuple):
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode the zigzag varint at a position, and return it with the position after it.
+    """Decode the zigzag varint at position ``at``. Return the number and the position after it.
 
     Raises BatchError or IndexError.
     """
@@ -81,9 +82,9 @@ def varint(value: int) -> bytes:
 
 
 def read(payload: bytes, count: int) -> list[Record]:
-    """Return the records of an unpacked payload.
+    """Return the records of a payload that is not compressed.
 
-    Raises BatchError if the payload does not hold exactly ``count`` records, or ``count`` is too high.
+    Raises BatchError if the payload does not contain exactly ``count`` records, or if ``count`` is too high.
     """
     if count > MAX_RECORDS:
         raise BatchError("count", f"the batch has {count} records; needed: at most {MAX_RECORDS}")
@@ -108,7 +109,7 @@ def read(payload: bytes, count: int) -> list[Record]:
 
 
 def write(records: list[Record]) -> bytes:
-    """Return the payload that holds these records."""
+    """Return the payload that contains these records, without compression."""
     out = bytearray()
     for one in records:
         head = bytes([one.attributes]) + varint(one.ms_delta) + varint(one.delta)
@@ -135,7 +136,7 @@ def opened(batch: Batch, codecs: Codecs) -> list[Record]:
 
 
 def seen(batch: Batch, codecs: Codecs) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the offset, the timestamp in milliseconds, and the body of each record.
+    """Yield each record of a batch as its offset, its timestamp in milliseconds, and its body.
 
     Raises BatchError.
     """
@@ -148,7 +149,7 @@ def _ms(batch: Batch, record: Record) -> int:
 
 
 def split(batch: Batch, start: int, codecs: Codecs) -> list[Batch]:
-    """Return the records from offset ``start`` on in batches without missing offsets.
+    """Return the records of a batch from offset ``start`` on, in batches without missing offsets.
 
     The records have the timestamps that consumers see. Raises BatchError.
     """
@@ -196,9 +197,9 @@ def _filling(count: int, codecs: Codecs) -> tuple[int, bytes]:
 
 
 def filling(offset: int, count: int, ms: int, codecs: Codecs) -> Batch:
-    """Return a batch of ``count`` empty records that fill offsets, and that no consumer should see.
+    """Return a batch of ``count`` empty records, which fill offsets and which no consumer should see.
 
-    offset: the offset of the first record. ms: their timestamp in milliseconds.
+    offset: the offset of the first record. ms: the timestamp of all records, in milliseconds since the epoch.
     """
     codec, payload = _filling(count, codecs)
     return Batch(offset, -1, codec, count - 1, ms, ms, -1, -1, -1, count, payload)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def below(in_sync: Sequence[int], replicas: Sequence[int], least: int | None, unknown: str = "") -> str:
-    """Return why too few replicas are in sync; empty if enough are.
+    """Return why too few replicas of a partition are in sync; empty if enough are.
 
-    in_sync, replicas: broker ids. least: the topic's min.insync.replicas; None if it is not known, for the
-    reason in ``unknown``. Kafka never needs more replicas in sync than the partition has
+    in_sync, replicas: broker ids. least: the topic's min.insync.replicas; None if it is not known. unknown:
+    the reason why it is not known. Kafka never needs more replicas in sync than the partition has
     (``Partition.effectiveMinIsr``).
     """
     if len(in_sync) >= len(replicas):
@@ -21,9 +21,9 @@ def below(in_sync: Sequence[int], replicas: Sequence[int], least: int | None, un
 
 
 def held_back(log_end: int | None, end: int | None, short: str) -> str:
-    """Return why the last records of a log cannot be read yet; empty if all can be.
+    """Return why the last records of a log cannot be read yet; empty if all can be read.
 
-    end: the log's high watermark. short: the text that ``below`` returned.
+    log_end: the log end offset. end: the high watermark. short: the text that ``below`` returned.
     """
     if log_end is None or end is None or log_end <= end:
         return short

@@ -1,7 +1,7 @@
-"""Scan a segment of a broker's log: its end, its transactions, and positions at which reading can begin.
+"""Scan a segment of a broker's log for its end, its transactions, and positions where reading can begin.
 
 Only the headers of batches are read, and the payloads of control batches. Consumers read up to the last
-stable offset: the first offset of the oldest transaction that no marker has ended.
+stable offset, which is the first offset of the oldest transaction that no marker has ended.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from zkmigrate.topics.mirror.rules.records import Codecs, aborts
 from zkmigrate.zookeeper.data.reader import RandomReader
 
 BLOCK = 1 << 18
-"""The bytes of one read of headers."""
+"""The number of bytes that one read takes when headers are read."""
 MARK = 4 << 20
-"""The bytes between two positions at which reading can begin."""
+"""The approximate number of bytes between two positions where reading can begin."""
 
 
 class Aborted(NamedTuple):
-    """An aborted transaction: its first offset, and the offset of the marker that aborts it."""
+    """An aborted transaction.
+
+    first: its first offset. marker: the offset of the marker that aborts it.
+    """
 
     producer_id: int
     first: int
@@ -30,10 +33,10 @@ class Aborted(NamedTuple):
 
 @dataclass(frozen=True)
 class Transactions:
-    """The transactions in a stretch of a log.
+    """The transactions in a part of a log.
 
-    ended: by producer id, the offset of its first marker and whether that marker aborts. begun: by producer
-    id, the first offset of its transaction that is open at the end.
+    ended: by producer id, the offset of its first marker and whether that marker aborts the transaction.
+    begun: by producer id, the first offset of its transaction that is still open at the end of the part.
     """
 
     aborted: tuple[Aborted, ...] = ()
@@ -41,7 +44,10 @@ class Transactions:
     begun: Mapping[int, int] = field(default_factory=dict)
 
     def then(self, later: Transactions) -> Transactions:
-        """Return the transactions of this stretch and the one that follows."""
+        """Return the transactions of this part of a log and the next part together.
+
+        later: the transactions of the next part.
+        """
         across = [
             Aborted(producer, first, later.ended[producer][0])
             for producer, first in self.begun.items()
@@ -55,13 +61,14 @@ class Transactions:
 
 @dataclass(frozen=True)
 class Scanned:
-    """The result of the scan of a segment.
+    """The result of the scan of a segment file.
 
-    base_offset: the offset in its file name.
-    end: the bytes up to the end of its last whole batch.
-    next_offset: the offset after that batch.
-    rest: what follows that batch: zeros (preallocated), torn (cut off, or being written now), or empty.
-    marks: the base offset and byte of a batch about every MARK bytes.
+    base_offset: the offset in the file's name.
+    end: the position in bytes after the last whole batch.
+    next_offset: the offset after the last whole batch.
+    rest: what follows the last whole batch: zeros (preallocated), torn (cut off, or being written now), or
+    empty.
+    marks: the base offset of a batch and its position in bytes, about every ``MARK`` bytes.
     """
 
     base_offset: int
@@ -73,9 +80,9 @@ class Scanned:
 
 
 def scan(reader: RandomReader, base_offset: int, codecs: Codecs) -> Scanned:
-    """Read the headers of the batches in a segment.
+    """Read the headers of the batches in a segment file.
 
-    base_offset: the offset in its file name. Raises BatchError with the byte, or OSError.
+    base_offset: the offset in the file's name. Raises BatchError with the position in bytes, or OSError.
     """
     size, at, next_offset = reader.size(), 0, base_offset
     block, begun, rest = b"", 0, ""
@@ -109,9 +116,10 @@ def scan(reader: RandomReader, base_offset: int, codecs: Codecs) -> Scanned:
 
 
 def _rest(block: bytes, here: int, at: int, size: int) -> str:
-    """Return what the file ends with if no whole batch begins here: zeros or torn; else empty.
+    """Return zeros or torn if no whole batch begins at a position; an empty text if one begins there.
 
-    here: the position in the block. at: the position in the file.
+    here: the position in the block. at: the position in the file. size: the size of the file. All are in
+    bytes.
     """
     header = block[here : here + Batch.SIZE]
     if not header.strip(b"\0"):

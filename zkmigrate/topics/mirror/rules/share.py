@@ -1,7 +1,7 @@
 """Divide partitions among several copiers by rendezvous hashing.
 
-Each copier computes its share by itself. If the number of copiers changes, only partitions that a new copier
-gets, or that a former one had, change their copier.
+Each copier computes its share by itself. If the number of copiers changes, a partition stays with its copier,
+unless that copier no longer exists or a new copier gets the partition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from hashlib import blake2b
 
 @dataclass(frozen=True)
 class Share:
-    """The share of the copier ``number`` among ``copiers``, counted from 1."""
+    """The share of one copier in the work of several copiers.
+
+    number: the number of the copier, counted from 1. copiers: how many copiers there are.
+    """
 
     number: int
     copiers: int
@@ -22,7 +25,7 @@ class Share:
         return f"{self.number}/{self.copiers}"
 
     def of(self, parts: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Return the partitions among these that belong to this share."""
+        """Return the partitions, among the given ones, that belong to this share."""
         return [part for part in parts if owner(self.copiers, part) == self.number]
 
 
@@ -30,9 +33,9 @@ WHOLE = Share(1, 1)
 
 
 def owner(copiers: int, part: tuple[str, int]) -> int:
-    """Return the copier of a partition, from 1 to ``copiers``.
+    """Return the number of the copier that copies a partition, from 1 to ``copiers``.
 
-    It is the one with the largest hash for this partition.
+    It is the copier with the largest hash for this partition.
     """
     return max(range(1, copiers + 1), key=lambda number: _weight(number, part))
 

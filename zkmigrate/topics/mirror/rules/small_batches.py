@@ -1,6 +1,7 @@
 """Join small batches into larger ones, because each batch that is sent adds to the cost of a request.
 
-A producer that does not wait sends batches of one record. Consumers see the same records at the same offsets.
+A producer that does not wait for more records sends batches of one record. Consumers see the same records at
+the same offsets after the joining.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from zkmigrate.topics.mirror.rules.gaps import Append, Step
 from zkmigrate.topics.mirror.rules.records import read_varint, varint
 
 FEW = 16
-"""The most records of a batch that is joined with others. A record costs 5 µs of CPU time, a batch of its own
-0.17 ms.
+"""The most records of a batch that is joined with others.
+
+A record costs 5 µs of CPU time, and a batch of its own costs 0.17 ms.
 """
 JOINED_BYTES = 128 << 10
-"""The most bytes of a joined batch."""
+"""The most bytes of a batch that was joined from small batches."""
 
 
 def joined(steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield the steps, with consecutive small uncompressed batches joined into one.
+    """Yield the steps, with consecutive small uncompressed batches joined into one batch.
 
-    steps: those of ``gaps.steps``, so that each begins where the one before it ended. Raises BatchError.
+    steps: the steps that ``gaps.steps`` yields, so that each step begins where the one before it ended.
+    Raises BatchError.
     """
     run: list[Batch] = []
     size = 0
@@ -64,9 +67,9 @@ def _one(run: Sequence[Batch]) -> Batch:
 
 
 def _shifted(batch: Batch, delta: int, ms: int, parts: list[bytes | memoryview]) -> None:
-    """Append the encoded records of a whole batch to ``parts``, with other offsets and times.
+    """Append the encoded records of a whole batch to ``parts``, with other offsets and timestamps.
 
-    delta, ms: what is added to the offset and the time of each record.
+    delta, ms: what is added to the offset and to the timestamp (in milliseconds) of each record.
     """
     data, at = batch.payload, 0
     view = memoryview(data)

@@ -1,4 +1,4 @@
-"""Read what a log holds at each offset, and find where target's log differs from source's."""
+"""Read the content of a log at each offset, and find where target's log differs from source's log."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from zkmigrate.topics.mirror.rules.batch import Batch, visible
 from zkmigrate.topics.mirror.rules.records import Codecs, aborts, seen
 
 FIRST_ID = 1 << 62
-"""The first producer id of copied batches, far above those that brokers assign."""
+"""The first producer id of copied batches, far above the ids that brokers assign."""
 
 
 class Stand(NamedTuple):
     """The content of a log from ``offset`` up to ``next``.
 
-    read: a record's timestamp in milliseconds and its body. None for what read_committed consumers do not
-    read: the end of a transaction, or aborted records.
+    read: a record's timestamp in milliseconds and its body, or None if read_committed consumers do not read
+    anything there, because the offsets hold aborted records or the end of a transaction. producer_id: the
+    producer of the batch.
     """
 
     offset: int
@@ -26,7 +27,7 @@ class Stand(NamedTuple):
 
 
 def foreign_id(producer_id: int) -> bool:
-    """Return whether a producer id cannot be that of a copied batch.
+    """Return whether a producer id cannot be the id of a copied batch.
 
     End markers have ids that brokers assigned.
     """
@@ -34,7 +35,7 @@ def foreign_id(producer_id: int) -> bool:
 
 
 def stands(batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], codecs: Codecs) -> Iterator[Stand]:
-    """Yield what these batches hold at each offset.
+    """Yield the content of these batches at each offset.
 
     Offsets that compaction removed are left out. aborted: the producer id and first offset of each aborted
     transaction. Raises BatchError.
@@ -50,10 +51,11 @@ def stands(batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], codecs:
 
 
 def first_wrong(source: Iterable[Stand], target: Iterable[Stand]) -> Stand | None:
-    """Return the first entry of target that differs from source's at its offset; None if there is none.
+    """Return the first entry of target that differs from source at the same offset; None if there is none.
 
     Compaction may have removed offsets on either side since they were copied. So an offset that only one side
-    holds is no difference, unless target holds a record of another producer there that source does not have.
+    has is no difference. The exception is a record on target that another producer wrote and that source does
+    not have.
     """
     ours, theirs = iter(source), iter(target)
     here, there = next(ours, None), next(theirs, None)

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 
 TIME_TYPE, MIN_ISR, POLICY = "message.timestamp.type", "min.insync.replicas", "cleanup.policy"
 BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
-"""Settings that limit how much older or newer than the broker's clock a record may be. They exist since
-Kafka 3.6."""
+"""Settings that limit how much older or newer than the broker's clock the timestamp of a record may be.
+
+They exist since Kafka 3.6.
+"""
 DIFFERENCE = "message.timestamp.difference.max.ms"
-"""The setting that limits both, up to Kafka 3.9. It applies where ``BEFORE`` or ``AFTER`` sets no limit."""
+"""The setting for both limits, up to Kafka 3.9. It applies where ``BEFORE`` or ``AFTER`` sets no limit."""
 NO_LIMIT = str((1 << 63) - 1)
-"""The value that means no limit. It is Kafka's default, except for ``AFTER`` since Kafka 4.0, where it is
-one hour."""
+"""The value for no limit, which is Kafka's default.
+
+Since Kafka 4.0 the default of ``AFTER`` is one hour instead.
+"""
 LIMITS = frozenset({BEFORE, AFTER, DIFFERENCE})
 
 NOT_COPIED: Mapping[str, str] = {
@@ -23,7 +27,7 @@ NOT_COPIED: Mapping[str, str] = {
     "follower.replication.throttled.replicas": "its value names source's brokers",
     "remote.storage.enable": "target may have no remote storage",
 }
-"""Settings of source that target does not get, and why."""
+"""The settings of source that are not copied to target, each with the reason."""
 UNKNOWN_THERE, UNKNOWN_HERE = "target's Kafka has no such setting", "source's Kafka has no such setting"
 THEIRS = "it is set on target only, and the mirror does not change it"
 
@@ -32,9 +36,9 @@ THEIRS = "it is set on target only, and the mirror does not change it"
 class Settings:
     """A topic's settings.
 
-    values: the values in force of every setting that the topic's Kafka has. changed: the settings with a
-    value that is not Kafka's default. beneath: for each setting that is set on the topic itself, the value
-    that would apply without it; None if Kafka does not report it.
+    values: by setting that the topic's Kafka has, the value that applies. changed: the settings with a value
+    that is not Kafka's default. beneath: for each setting that is set on the topic itself, the value that
+    would apply without it; None if Kafka does not report that value.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -44,10 +48,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Aligned:
-    """The difference between target's settings and source's.
+    """The difference between target's settings and source's settings.
 
-    put, remove: changes that make them equal. left: settings that remain as they are, and why. differ: by
-    name, the needed and the current value.
+    put, remove: the settings to set and to remove on target, so that the settings become equal. left: by
+    setting that remains as it is, the reason. differ: by setting, the needed value and the current value.
     """
 
     put: Mapping[str, str]
@@ -57,7 +61,7 @@ class Aligned:
 
 
 def wanted(here: Settings, known: Collection[str], replicas: int) -> dict[str, str]:
-    """Return the values that must be in force on target.
+    """Return the values of settings that must apply on target.
 
     here: source's settings. known: the settings that target's Kafka has. replicas: target's replica count.
     """
@@ -68,10 +72,10 @@ def wanted(here: Settings, known: Collection[str], replicas: int) -> dict[str, s
 
 
 def _limits(values: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return limits of timestamps that accept on target what source accepts.
+    """Return limits of timestamps with which target accepts every record that source accepts.
 
-    known: the settings that target's Kafka has. The limits have target's names for them. If target has one
-    setting for both limits, it gets the wider one.
+    values: source's settings. known: the settings that target's Kafka has. The limits have target's names for
+    them. If target has a single setting for both limits, it gets the wider limit.
     """
     both = values.get(DIFFERENCE, NO_LIMIT)
     if DIFFERENCE in values and DIFFERENCE in known:
@@ -81,15 +85,15 @@ def _limits(values: Mapping[str, str], known: Collection[str]) -> dict[str, str]
 
 
 def named(here: Settings) -> frozenset[str]:
-    """Return the names of the settings that source has changed, including target's names for them."""
+    """Return the names of the settings that source has changed, and target's names for the same settings."""
     return here.changed | (LIMITS if here.changed & LIMITS else frozenset())
 
 
 def first(here: Settings, would: Settings | None, replicas: int) -> dict[str, str]:
     """Return the settings with which target's topic must be created.
 
-    would: the settings of a topic that is created without any; None if Kafka (before 2.4) does not report
-    them. In that case the first round of the mirror after the creation sets the rest.
+    would: the settings of a topic that is created without any settings; None if Kafka (before 2.4) does not
+    report them. In that case the first round of the mirror after the creation sets the rest.
     """
     if would is None:
         return wanted(here, here.changed - NOT_COPIED.keys(), replicas)
@@ -98,9 +102,9 @@ def first(here: Settings, would: Settings | None, replicas: int) -> dict[str, st
 
 
 def align(here: Settings, there: Settings, replicas: int, had: Collection[str] = frozenset()) -> Aligned:
-    """Compare target's settings with source's.
+    """Compare target's settings with source's settings.
 
-    had: the settings that were seen changed at source earlier. Only these are removed from target.
+    had: the settings that source had changed in an earlier comparison. Only these are removed from target.
     """
     put, remove, differ = dict[str, str](), list[str](), dict[str, tuple[str, str]]()
     left = not_copied(here, there.values.keys())
@@ -124,7 +128,7 @@ def align(here: Settings, there: Settings, replicas: int, had: Collection[str] =
 
 
 def not_copied(here: Settings, known: Collection[str]) -> dict[str, str]:
-    """Return the settings of source that target does not get, and why.
+    """Return the settings of source that are not copied to target, each with the reason.
 
     known: the settings that target's Kafka has.
     """
@@ -146,8 +150,8 @@ def compacts(settings: Mapping[str, str]) -> bool:
 def refusal(name: str, partitions: int, found: int | None, settings: Mapping[str, str]) -> str:
     """Return why a topic cannot be mirrored; empty if it can.
 
-    partitions: source's partition count. found: target's partition count; None without the topic. settings:
-    those of target's topic.
+    partitions: the number of partitions on source. found: the number of partitions on target; None if target
+    does not have the topic. settings: the settings of target's topic.
     """
     if name.startswith("__"):
         return "this is an internal topic of Kafka; needed: a topic of applications"
@@ -159,7 +163,7 @@ def refusal(name: str, partitions: int, found: int | None, settings: Mapping[str
 
 
 def describe(values: Iterable[tuple[str, str, int, Iterable[tuple[str, str, int]]]]) -> Settings:
-    """Return the settings that a broker describes.
+    """Return a topic's settings from a broker's description of them.
 
     values: for each setting its name, its value, the source of the value, and the values that it overrides,
     each as name, value and source.
@@ -177,5 +181,4 @@ def describe(values: Iterable[tuple[str, str, int, Iterable[tuple[str, str, int]
 
 
 DEFAULT, OWN = 5, 1
-"""The config_source that DescribeConfigs reports for Kafka's own default, and for a value set on the
-topic."""
+"""The config_source in DescribeConfigs of Kafka's own default, and of a value that is set on the topic."""

@@ -1,8 +1,8 @@
-"""Find who writes to topics in transactions, from what brokers report of producers and transactional ids.
+"""Find the producers that write to topics in transactions, from reports of brokers.
 
-The state of a producer's transactions is not copied to another cluster: its id is unknown there, and each
-transaction ends with INVALID_PRODUCER_ID_MAPPING. What a gateway has seen since its start does not show who
-writes next.
+The state of a producer's transactions is not copied to another cluster. The producer's id is unknown there,
+and each transaction ends with INVALID_PRODUCER_ID_MAPPING. The requests that a gateway has seen since its
+start do not show which producers write next.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 
 @dataclass(frozen=True)
 class Producer:
-    """A producer that a leader remembers.
+    """A producer that a partition's leader remembers.
 
-    ms: when it last wrote. transactional: whether it has ended a transaction in the partition, or has one
-    open.
+    ms: when it last wrote, in milliseconds since the epoch. transactional: whether it has ended a transaction
+    in the partition, or has one open.
     """
 
     id: int
@@ -47,7 +47,7 @@ class Producer:
 class Transactional:
     """A transactional id.
 
-    producer: its current producer id. state: Kafka's name of its last transaction's state. parts: the
+    producer: its current producer id. state: Kafka's name for the state of its last transaction. parts: the
     partitions of that transaction while it is open.
     """
 
@@ -61,8 +61,8 @@ class Transactional:
 class Writers:
     """The producers that write in transactions.
 
-    named: what is known of each, by transactional id, or by producer id if no other name is known. dark: why
-    there may be further producers; empty if these are all.
+    named: a text about each producer, by transactional id, or by producer id if the transactional id is not
+    known. dark: why there may be further producers; empty if all are known.
     """
 
     named: Mapping[str, str]
@@ -75,10 +75,10 @@ def writers(
     topics: Collection[str],
     dark: str = "",
 ) -> Writers:
-    """Match producers of partitions with transactional ids.
+    """Match the producers of partitions with transactional ids.
 
-    producers: None if brokers cannot report them; then each id may write to the topics. dark: what could not
-    be read, and why.
+    producers: None if brokers cannot report producers; then each transactional id may write to the topics.
+    ids: all known transactional ids. dark: what could not be read, and why.
     """
     by_producer = {one.producer: one for one in ids}
     wrote = defaultdict[str, list[tuple[int, Part]]](list)
@@ -110,8 +110,8 @@ def writers(
 def kept(key: bytes, value: bytes | None) -> tuple[str, Transactional | None] | None:
     """Parse a record of the topic ``__transaction_state``.
 
-    Returns the transactional id and its current state, which is None if the id was removed. Returns None for
-    a record of another kind. Raises ValueError.
+    Returns the transactional id and its current state, which is None if the id was removed. Returns None
+    instead for a record of another kind. Raises ValueError.
     """
     try:
         version, length = struct.unpack_from(">hh", key)

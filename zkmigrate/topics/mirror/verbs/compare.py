@@ -1,4 +1,4 @@
-"""The verb compare, which reads both sides as a read_committed consumer and compares each record."""
+"""The verb compare, which reads both clusters as a read_committed consumer and compares each record."""
 
 from __future__ import annotations
 

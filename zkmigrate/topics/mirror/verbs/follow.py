@@ -45,7 +45,7 @@ def body(found: Beside) -> dict[str, Any]:
 
 
 def told(what: Told) -> tuple[str, str, dict[str, Any]]:
-    """Return the event name, the text and the JSON of a change or finding."""
+    """Return the event name, the text, and the JSON object of a change or finding."""
     match what:
         case Grow():
             text = f"added partitions to topic {what.topic}, now: {what.partitions}"

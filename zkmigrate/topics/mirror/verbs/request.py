@@ -1,4 +1,4 @@
-"""The arguments of a verb, and the connections to its two clusters."""
+"""The arguments of a mirror verb, and the connections to its two clusters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from zkmigrate.topics.mirror.questions import ClusterAt
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of a verb.
+    """The arguments of a mirror verb.
 
-    source, target: the brokers of each cluster, ``host:port``. groups: the consumer groups; empty for all.
-    as_json: whether to print JSON. source_config, target_config: files of client properties.
+    source, target: ``host:port`` of each cluster's brokers. groups: the consumer groups; empty for all
+    groups. as_json: whether to print JSON. source_config, target_config: files of client properties.
     """
 
     source: Sequence[str]
@@ -33,7 +33,7 @@ class Request:
 def both(asked: Request) -> Iterator[tuple[Cluster, Cluster]]:
     """Yield the connections to both clusters.
 
-    Raises UsageError if they are the same cluster.
+    Raises UsageError if source and target are the same cluster.
     """
     pair = Pair(_at(asked.source, asked.source_config), _at(asked.target, asked.target_config))
     with closing(pair), pair.clusters() as clusters:

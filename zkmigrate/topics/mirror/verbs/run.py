@@ -1,4 +1,4 @@
-"""The verb run, which creates the topics on target and copies until it is stopped."""
+"""The verb run, which creates the topics on target and copies records until it is stopped."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ from zkmigrate.topics.mirror.verbs.follow import told
 from zkmigrate.topics.mirror.verbs.request import Request, both
 
 EVERY_S = 10.0
-"""Seconds between two lines of progress."""
+"""Seconds between two lines that report the progress."""
 _FAILED, _UNREAD, _INTERRUPTED = 8, 11, 130
 _MADE_S = 30.0
 GC_THRESHOLD = 5_000
-"""New objects between two garbage collections. kafka-python (3.0.12) does not close the sockets of refused
-connections. They stay open until the next collection, at most about 200.
+"""The number of new objects between two garbage collections.
+
+kafka-python (3.0.12) does not close the sockets of refused connections. About 200 such sockets at most stay
+open until the next collection.
 """
 
 
 class Printer:
-    """A printer of what the copier does: lines of text, or one JSON event each with as_json."""
+    """A printer of the copier's events: lines of text, or JSON events with ``as_json``."""
 
     def __init__(self, say: Callable[[str], None], *, as_json: bool) -> None:
         self._say, self._as_json = say, as_json
@@ -58,7 +60,7 @@ class Printer:
         self.line(event, f"{word} {topic}-{number}: {why}", topic=topic, partition=number, why=why)
 
     def followed(self, what: Told) -> None:
-        """Print a change of something else than records, or a finding.
+        """Print a change of anything other than records, or a finding.
 
         Commits, which are repeated at every comparison, are printed only as JSON events.
         """
@@ -69,7 +71,7 @@ class Printer:
     def progress(self, partitions: Collection[Partition], findings: Mapping[str, str]) -> None:
         """Print the progress, at most every ``EVERY_S`` seconds.
 
-        findings: by what they are about, the reason.
+        findings: reasons by subject.
         """
         now = time.monotonic()
         if now - self._printed < EVERY_S:
@@ -86,7 +88,7 @@ class Printer:
 
     @contextmanager
     def reporting_errors(self) -> Iterator[None]:
-        """Print an event when an error ends the run. As text the caller prints the error."""
+        """Print a JSON event when an error ends the run. Without JSON, the caller prints the error."""
         try:
             yield
         except ZkmigrateError as error:
@@ -97,9 +99,10 @@ class Printer:
     def ended(
         self, partitions: Collection[Partition], refused: Sequence[str], code: int, message: str = ""
     ) -> None:
-        """Print how the run ended.
+        """Print the result of the run.
 
-        refused: topics that could not be mirrored. message: the error, if one ended the run.
+        refused: the topics that could not be mirrored. code: the exit code. message: the error that ended the
+        run, or an empty text.
         """
         failed = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.failed]
         text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
@@ -119,7 +122,7 @@ class Printer:
 
 
 def _lag(partitions: Collection[Partition]) -> int:
-    """Return the number of offsets that target lacks, as far as source has reported."""
+    """Return the number of offsets that target does not have yet, as far as source has reported."""
     return sum(max(0, p.stable - p.position) for p in partitions if p.position is not None and not p.taken)
 
 
@@ -135,12 +138,13 @@ def run(
 ) -> int:
     """Copy until Ctrl-C; with ``once``, only up to where source's logs end at the start.
 
-    refresh_s: the longest time, in seconds, until a change of partitions, settings, group offsets or ACLs at
-    source is on target. rate: the highest rate in bytes per second; 0 for no limit. share: which partitions
-    to copy, if there are several copiers. Topics that source does not lead are left out.
+    say, hint: functions that print a line of output, and a line for the operator. refresh_s: the most seconds
+    until a change of partitions, settings, group offsets or ACLs on source is on target. rate: the highest
+    rate in bytes per second; 0 for no limit. share: the partitions to copy, if there are several copiers.
+    Topics that source does not lead are left out.
 
     Returns an exit code: 0 if everything was copied; 8 if a partition failed or a topic was refused; 11 if
-    source has records that cannot be read yet; 130 after Ctrl-C. Raises UsageError, and LockedError if
+    source has records that cannot be read yet; 130 after Ctrl-C. Raises UsageError. Raises LockedError if
     another copier took over or a topic was left out.
     """
     # Thousands of batches wait, none of them in a reference cycle, so frequent collections are useless.
@@ -187,7 +191,7 @@ def run(
 def _refuse_without_rights(
     here: Cluster, there: Cluster, mirrored: Iterable[Mirrored], groups: Collection[str], tell: Printer
 ) -> list[Mirrored]:
-    """Report the rights that this account lacks, and refuse the topics that it cannot copy."""
+    """Report the rights that this account lacks, and refuse the topics that cannot be copied without them."""
     found = list(mirrored)
     lacking = missing_rights(here, there, "mirror", {one.topic: one.partitions for one in found}, groups)
     for one in lacking:
@@ -199,10 +203,10 @@ def _refuse_without_rights(
 def _create_topics(
     there: Cluster, mirrored: Iterable[Mirrored], tell: Printer
 ) -> tuple[list[Mirrored], list[str]]:
-    """Create missing topics and partitions on target, and wait until all have leaders.
+    """Create missing topics and partitions on target, and wait until all partitions have leaders.
 
-    Waits for at most ``_MADE_S`` seconds. Returns the topics that target has now, and the names of those that
-    were refused. Raises UsageError if all were.
+    The wait lasts at most ``_MADE_S`` seconds. Returns the topics that target has now, and the names of the
+    topics that were refused. Raises UsageError if all topics were refused.
     """
     ready, refused = list[Mirrored](), dict[str, str]()
     for one in mirrored:
@@ -236,7 +240,7 @@ def _fenced_message(fenced: Mapping[str, str]) -> str:
 
 
 def _create(there: Cluster, one: Mirrored, tell: Printer) -> None:
-    """Create the topic, or the partitions that target lacks.
+    """Create a topic on target, or the partitions that target's topic lacks.
 
     Raises RefusedError.
     """
@@ -252,7 +256,10 @@ def _create(there: Cluster, one: Mirrored, tell: Printer) -> None:
 
 
 def _finish(follower: Follower, copier: Copier, stop: Interrupt) -> None:
-    """Copy the last group offsets and changes, after the last record, for at most ``_MADE_S`` seconds."""
+    """Copy the last group offsets and changes, after the last record.
+
+    This takes at most ``_MADE_S`` seconds.
+    """
     end = time.monotonic() + _MADE_S
     while not stop.wanted and follower.look(copier) and time.monotonic() < end:
         time.sleep(SOON_S)

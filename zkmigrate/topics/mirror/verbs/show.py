@@ -1,6 +1,6 @@
-"""The verbs plan and status, which print what both clusters show as text or JSON.
+"""The verbs plan and status, which print the state of both clusters as text or JSON.
 
-They change nothing.
+Both verbs change nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CLAIM, _UNKNOWN, _PREFLIGHT = 10, 11, 3
 
 
 def plan(asked: Request, say: Callable[[str], None]) -> int:
-    """Print what run would do, and return the exit code."""
+    """Print what the verb run would do, and return the exit code."""
     with both(asked) as (here, there):
         mirrored = topics(here, there, asked.topics)
         found = looked(here, mirrored, places(here, there, mirrored))
@@ -65,7 +65,7 @@ def status(asked: Request, say: Callable[[str], None]) -> int:
 
 
 def _direction(here: Cluster, there: Cluster, names: Sequence[str]) -> Direction | str:
-    """Return where copiers may write, or a text that says why it is not known."""
+    """Return the clusters on which copiers may write, or a text that says why this is not known."""
     try:
         return standing_direction(here, there, names)
     except HostError as error:
