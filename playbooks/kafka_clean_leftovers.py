@@ -1,4 +1,4 @@
-"""Find what deleted topics, past operations and a move left in a Kafka cluster, and remove what is named."""
+"""Find leftovers of deleted topics, past operations and a move in a Kafka cluster, and remove named ones."""
 
 from __future__ import annotations
 

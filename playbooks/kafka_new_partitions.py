@@ -13,7 +13,7 @@ from zkmigrate.runbook.model.playbook import Playbook, Stage
 
 
 def grows(inventory: Inventory) -> str:
-    """Return the inventory key whose plan adds partitions, so that no topic is to be created.
+    """Return the inventory key whose plan adds partitions, which rules out the creation of a topic.
 
     The text is empty if the plan creates a topic.
     """
@@ -21,7 +21,7 @@ def grows(inventory: Inventory) -> str:
 
 
 def creates(inventory: Inventory) -> str:
-    """Return the inventory key whose plan creates a topic, so that no topic gets more partitions.
+    """Return the inventory key whose plan creates a topic, which rules out adding partitions to a topic.
 
     The text is empty if the plan adds partitions.
     """

@@ -1,4 +1,4 @@
-"""Move partitions of a Kafka cluster as planned, under a throttle, and undo it on request."""
+"""Move partitions of a Kafka cluster between brokers as planned, under a throttle, and undo it on request."""
 
 from __future__ import annotations
 

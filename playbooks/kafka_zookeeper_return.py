@@ -1,8 +1,8 @@
 """Bring a Kafka cluster back to source after a move has let its clients use dest.
 
-This is a run of its own, over the inventory of the move. Every broker is down at once; nothing that was
-written on dest is lost. Each step is one file in ``zkmigrate/move/steps``, with its undo. See docs/adr/0047
-for what it does and why.
+This is a separate run with the inventory of the move. Every broker is down at the same time; nothing that was
+written on dest is lost. Each step is one file in ``zkmigrate/move/steps``, together with its undo.
+docs/adr/0047 describes the procedure and its reasons.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class JumpHost:
 def parse_jump_hosts(text: str) -> tuple[JumpHost, ...]:
     """Parse a comma-separated list of jump hosts. Raises ValueError.
 
-    The first is the nearest to the operator.
+    The first jump host is the one nearest to the operator.
     """
     return tuple(_jump_host(part) for part in text.split(","))
 

@@ -19,7 +19,7 @@ _SIGNAL_S = 0.1
 class GiveUp(Generic[T]):
     """The condition for giving up work that is slower than most.
 
-    Once more than half of the work has ended, the rest gets the same time again, but at least ``least_s``
+    Once more than half of the work has ended, the rest gets as much time again, but at least ``least_s``
     seconds. After that, the result of unfinished work is ``instead(name)``, and its thread is abandoned. now:
     returns the current time in seconds.
     """
@@ -32,9 +32,9 @@ class GiveUp(Generic[T]):
 def together(work: Mapping[str, Callable[[], T]], late: GiveUp[T] | None = None) -> dict[str, T]:
     """Run all work in at most ``MAX_THREADS`` threads and return the results in the order of ``work``.
 
-    late: when to give up slow work; None waits for all. After an exception no further work starts, and the
-    first exception is raised once every thread has ended or was abandoned. Daemon threads let a second Ctrl-C
-    end the process while a host is silent. Each thread works within the caller's deadline
+    late: when to give up slow work; None waits for all work. After an exception no further work starts, and
+    the first exception is raised once every thread has ended or was abandoned. Daemon threads let a second
+    Ctrl-C end the process while a host does not answer. Each thread works within the caller's deadline
     (:mod:`zkmigrate.deadline`).
     """
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -74,7 +74,10 @@ def together(work: Mapping[str, Callable[[], T]], late: GiveUp[T] | None = None)
 
 
 def _over(late: GiveUp[T] | None, count: int, results: Mapping[str, T]) -> Callable[[], bool]:
-    """Return a function that returns whether to stop waiting for the remaining work."""
+    """Return a function that decides whether to stop waiting for the remaining work.
+
+    count: the number of pieces of work. results: name → result of the finished work, which grows meanwhile.
+    """
     if late is None:
         return lambda: False
     begun, end = late.now(), None

@@ -13,9 +13,9 @@ from zkmigrate.runbook.model.look import Look
 Resolve: TypeAlias = Callable[[str], Reading[tuple[str, ...]]]
 """A function that returns the addresses of a name; Absent for a name without addresses."""
 Names: TypeAlias = Mapping[str, Reading[tuple[str, ...]]]
-"""The addresses of names, as one host resolves them."""
+"""Name → its addresses, as one host resolves them."""
 Resolved: TypeAlias = Mapping[tuple[str, str], Reading[tuple[str, ...]]]
-"""The addresses of each name on each host. Key: the host ("" is the operator's machine) and the name."""
+"""(host, name) → the addresses of the name on that host. The host "" is the operator's machine."""
 
 
 def is_address(text: str) -> bool:
@@ -28,10 +28,10 @@ def is_address(text: str) -> bool:
 
 
 def same_host(named: str, own: Iterable[str], resolve: Resolve) -> bool | None:
-    """Return whether a name or address is the host that has these names and addresses.
+    """Return whether ``named`` is the host that has the names and addresses ``own``.
 
-    None if that is unknown because a name does not resolve. own: the host's names and addresses. resolve:
-    resolves names as the machine does on which ``named`` was read.
+    Returns None if this is unknown because a name does not resolve. named: a name or address that was read on
+    some machine. resolve: resolves a name as that machine does.
     """
     text, known = spelled(named), {spelled(one) for one in own}
     if text in known:
@@ -53,9 +53,9 @@ def _addresses(text: str, resolve: Resolve) -> set[str] | None:
 
 
 def unresolved(name: str, reading: Reading[tuple[str, ...]], where: str) -> str:
-    """Return a text that says that a name does not resolve on a host, or why that is unknown.
+    """Return a text that says that a name does not resolve on a host, or why this is unknown.
 
-    where: the name of the host.
+    reading: the result of resolving the name. where: the name of the host.
     """
     if isinstance(reading, Unknown):
         return f"cannot resolve {name} on {where}: {reading}"
@@ -63,7 +63,7 @@ def unresolved(name: str, reading: Reading[tuple[str, ...]], where: str) -> str:
 
 
 def all_unresolved(names: Names, where: str) -> str:
-    """Return a text that says which of these names do not resolve on a host, or why that is unknown.
+    """Return a text that says which of these names do not resolve on a host, or for which this is unknown.
 
     The text is empty if all names resolve. where: the name of the host.
     """
@@ -74,7 +74,8 @@ def all_unresolved(names: Names, where: str) -> str:
 def resolve_all(look: Look, names: Mapping[str, Iterable[str]]) -> Resolved:
     """Resolve names on the hosts that use them.
 
-    names: the names by host; "" is the operator's machine. Addresses among them are left out.
+    names: host → names to resolve there; "" is the operator's machine. Numeric addresses among the names are
+    left out.
     """
     wanted = {host: sorted({spelled(n) for n in of if n and not is_address(n)}) for host, of in names.items()}
     hosts = [host for host, of in wanted.items() if of]
@@ -100,10 +101,10 @@ def resolver(resolved: Resolved, host: str, own: Iterable[str] = ()) -> Resolve:
 
 
 def asked_names(look: Look, host: str, own: Iterable[str], question: Callable[[Resolve], object]) -> Names:
-    """Return the addresses of every name that a question resolves on a host.
+    """Return the addresses of every name that a function resolves on a host.
 
-    With these addresses the question can be answered later without the host. question: called once, with a
-    function that resolves names. own: the host's addresses, see :func:`resolver`.
+    question: the function, called once with a function that resolves names. With the returned addresses it
+    can be called again later without the host. own: the host's addresses, see :func:`resolver`.
     """
     found: dict[str, Reading[tuple[str, ...]]] = {}
     addresses = tuple(own)

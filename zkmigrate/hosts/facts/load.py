@@ -80,10 +80,9 @@ def parse(
     """Parse the output of ``COMMAND`` into the counters that concern a broker.
 
     address: the broker's address. Its traffic is that of the interface with the longest prefix to the
-    address: the bond, not its members, and the bridge, not its ports. interfaces: use these instead.
-
-    log_dirs: the broker's directories. The devices of their volumes count, as the ssh account sees the
-    mounts; symbolic links are not followed. Without a directory, disks do not count.
+    address: the bond, not its members, and the bridge, not its ports. interfaces: the interfaces to count
+    instead, if any are given. log_dirs: the broker's directories. The devices of their volumes count, as the
+    ssh account sees the mounts; symbolic links are not followed. Without a directory, disks do not count.
     """
     files = _files(text)
     if missing := [
@@ -147,7 +146,7 @@ def parse_metrics(text: str, disks: Sequence[str], interfaces: Sequence[str]) ->
 
 
 def load(before: Counters, after: Counters) -> Reading[Load]:
-    """Return the load between two readings. Unknown if the host or a counter has restarted."""
+    """Return the load between two readings, or Unknown if the host or a counter has restarted."""
     elapsed = after.at - before.at
     if elapsed == 0:
         return Unknown(
@@ -208,7 +207,7 @@ def _disks(lines: Iterable[str]) -> dict[str, Disk]:
 def _device(mounts: Iterable[str], path: str) -> str:
     """Return MAJOR:MINOR of the volume that holds a path.
 
-    If several volumes are mounted on one directory, the last of them counts.
+    If several volumes are mounted on one directory, the one that was mounted last counts.
     """
     best, device = "", ""
     for fields in (line.split() for line in mounts):
@@ -220,7 +219,7 @@ def _device(mounts: Iterable[str], path: str) -> str:
 
 
 def _traffic(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return the bytes received and sent, by interface."""
+    """Return interface → (bytes received, bytes sent)."""
     found = {}
     for line in lines:
         name, colon, rest = line.rpartition(":")
@@ -231,7 +230,11 @@ def _traffic(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 
 def _towards(files: Mapping[str, Sequence[str]], address: str, traffic: Iterable[str]) -> tuple[str, ...]:
-    """Return the interface with the longest prefix to an address; for a name, that of the default route."""
+    """Return the interface with the longest prefix to an address.
+
+    For a name instead of an address, return the interface of the default route. The result is empty if there
+    is none.
+    """
     known = set(traffic) - {"lo"}
     routes = [*_routes4(files.get("net/route", ())), *_routes6(files.get("net/ipv6_route", ()))]
     try:

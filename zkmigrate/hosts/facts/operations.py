@@ -1,7 +1,7 @@
-"""Facts about the operations of a run that a host has recorded: zkm-host's ``ops`` and ``op``.
+"""Facts about the operations of a run that a host has recorded, from zkm-host's ``ops`` and ``op``.
 
-The host records each operation before its effect and keeps the record until uninstall. Without the journal
-this is the best record of what was applied and undone.
+The host records each operation before its effect and keeps the record until uninstall. If the journal is
+lost, this is the best record of what was applied and undone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Operation:
 def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Operation, ...]]:
     """Return the recorded operations of these steps (``stage.step``) on a host, ordered by wave and change.
 
-    Empty if this run did nothing there, or if the program and its record were removed.
+    The result is empty if this run did nothing there, or if the program and its record were removed.
     """
     listed = look.zkm(host, "ops")
     if not isinstance(listed, Seen):
@@ -74,10 +74,10 @@ def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Ope
 
 
 def not_undone(operations: Iterable[Operation], steps: Sequence[str]) -> tuple[Operation, ...]:
-    """Return the forward operations that are not undone, in the given order.
+    """Return the operations of the way forward that are not undone, in the given order.
 
     steps: all steps in the playbook's order. A file operation is undone when its file was put back. Any other
-    operation is undone when its step or an earlier one was undone later on the same host. The reason: undo
+    operation is undone when its step or an earlier step was undone later on the same host. The reason: undo
     starts at the last step and skips steps that the host undid by itself.
     """
     operations = tuple(operations)

@@ -11,7 +11,7 @@ from zkmigrate.runbook.model.look import Look
 
 
 def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
-    """Return the phase of every other run that has recorded one on the host, by run."""
+    """Return run id → phase, for every other run that has recorded a phase on the host."""
     states = _states(look, host)
     if not isinstance(states, Seen):
         return states
@@ -29,14 +29,17 @@ def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
 
 
 class StaysForOthers(Absent):
-    """Nothing of this run is left on the host; zkm-host stays installed for the runs that ``what`` names."""
+    """A reading: nothing of this run is left on the host, but other runs still need zkm-host.
+
+    ``what`` names these runs.
+    """
 
 
 def own_program(look: Look, host: str, run: str) -> Reading[bytes]:
     """Return the content of the installed zkm-host, as long as this run has to remove it.
 
-    Absent if the program is not installed. StaysForOthers if nothing of this run is left on the host and
-    other runs need the program: its ``uninstall`` then leaves it installed.
+    Returns Absent if the program is not installed. Returns StaysForOthers if nothing of this run is left on
+    the host and other runs need the program: its ``uninstall`` then leaves it installed.
     """
     program = look.file(host, INSTALLED_PATH)
     if not isinstance(program, Seen):
@@ -57,7 +60,7 @@ def own_program(look: Look, host: str, run: str) -> Reading[bytes]:
 
 
 def _states(look: Look, host: str) -> Seen[tuple[str, ...]] | Unknown:
-    """Return the runs that have a state directory on the host, sorted."""
+    """Return the ids of the runs that have a state directory on the host, sorted."""
     listing = look.listing(host, STATE_DIR)
     if isinstance(listing, Unknown):
         return listing

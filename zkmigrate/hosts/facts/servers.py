@@ -47,12 +47,12 @@ _ZK_ACTIONS = ("start", "start-foreground", "restart")
 
 
 def starts(server: Server, programs: Iterable[Program]) -> bool:
-    """Return whether one of these programs is such a server or a script that starts it."""
+    """Return whether one of these programs is this kind of server or a script that starts it."""
     return any(_words_for(server, program) is not None for program in programs)
 
 
 def config_of(server: Server, programs: Iterable[Program]) -> str:
-    """Return the path of the config in a start command; empty if it names none."""
+    """Return the path of the config in a server's start command, or an empty string if there is none."""
     for program in programs:
         words = _words_for(server, program)
         for word in words or ():
@@ -63,12 +63,15 @@ def config_of(server: Server, programs: Iterable[Program]) -> str:
 
 
 def works_in(server: Server, programs: Iterable[Program]) -> str:
-    """Return the directory in which a command starts such a server; empty if unknown."""
+    """Return the directory in which a command starts this kind of server, or an empty string if unknown."""
     return next((p.directory for p in programs if _words_for(server, p) is not None), "")
 
 
 def _words_for(server: Server, program: Program) -> tuple[str, ...] | None:
-    """Return the words of which the first without a dash is the config; None for another program."""
+    """Return the words that follow the server's main class or script; None if the program is another one.
+
+    The first of these words without a leading dash is the path of the config.
+    """
     arguments = server.arguments(program.words)
     if arguments is not None:
         return arguments
@@ -82,7 +85,7 @@ def _words_for(server: Server, program: Program) -> tuple[str, ...] | None:
 def _of_zk_server(program: Program) -> tuple[str, ...] | None:
     """Return the config of ``zkServer.sh [--config DIRECTORY] start|start-foreground|restart [FILE]``.
 
-    FILE may be a name in DIRECTORY. None for another action.
+    FILE may be a name in DIRECTORY. Returns None for another action of the script.
     """
     words = program.words[1:]
     directory = f"{posixpath.dirname(program.words[0])}/../conf"

@@ -1,8 +1,8 @@
 """Parser for the start commands of a systemd unit, as ``systemctl show`` prints them.
 
-It finds out which programs they start. systemd has already parsed quotes, continued lines and specifiers, and
-prints the words of a command separated by single blanks. This module resolves variables, wrappers such as
-``env``, and scripts for ``sh -c``.
+The result is the programs that the commands start. systemd has already parsed quotes, continued lines and
+specifiers, and prints the words of a command separated by single blanks. This module resolves variables,
+wrappers such as ``env``, and scripts for ``sh -c``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 EXEC_KEYS = ("ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost")
-"""systemd's properties that hold the commands of a start."""
+"""The properties of a systemd unit that hold the commands of a start."""
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The directories that systemd and a shell search for a program (systemd.exec(5), ExecSearchPath)."""
@@ -41,7 +41,7 @@ _DIRECTORY_OPTIONS = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
 _PATH_OPTIONS = {"su": ("-s", "--shell"), "runuser": ("-s", "--shell"), "chpst": ("-e", "-/")}
 """Options of wrappers whose value is a path but not the started program."""
 _VALUE_OPTION = re.compile(r"[-+][a-z]*[oO]|--(?:rcfile|init-file)")
-"""An option of a shell whose value is the next word."""
+"""A regular expression for an option of a shell whose value is the next word."""
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{"})
 _ENDS = frozenset({"fi", "done", "esac", "}"})
 
@@ -180,7 +180,8 @@ class _Reader:
     def _of_systemd(self, word: str) -> list[str]:
         """Expand one word as systemd does.
 
-        systemd splits the value at blanks if the word is only a variable (systemd.service(5)).
+        systemd splits a variable's value at blanks if the word consists only of the variable
+        (systemd.service(5)).
         """
         whole = re.fullmatch(r"\$[A-Za-z_]\w*", word)
         expanded = self._expand(word)
@@ -234,7 +235,10 @@ class _Reader:
         return None
 
     def _wrapped(self, name: str, rest: list[str], written: list[str]) -> None:
-        """Read what a wrapper starts: the first word after its options that can be a program."""
+        """Read the program that a wrapper starts.
+
+        It is the first word after the wrapper's options that can be a program. name: the wrapper.
+        """
         folder, other = _DIRECTORY_OPTIONS.get(name, ()), _PATH_OPTIONS.get(name, ())
         before, lock = "", name == "flock"  # the first word of flock is a file
         for at, word in enumerate(rest):

@@ -1,6 +1,7 @@
-"""Typed values of what zkm-host's reading verbs print (``zkm-host help``).
+"""Typed values for the output of zkm-host's reading verbs (``zkm-host help``).
 
-A bad number or a missing key makes the reading Unknown; unknown keys go to ``rest``. Times are in seconds.
+A bad number or a missing key makes the reading Unknown; unknown keys are stored in ``rest``. Times are in
+seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ FINISHER_STATES = ("running", "done", "failed", "none")
 class HostPhase:
     """The phase of a host in its run, from the host's own records (``zkm-host phase``).
 
-    finisher_note: the last line of the finisher's log. served_s: seconds since the host first served as
+    lapsed: whether the lease ended by itself. finisher: the state of the program that finishes the host
+    alone. finisher_note: the last line of its log. served_s: seconds since the host first served as
     participant, from which its limit for OPEN counts; None before that.
     """
 
@@ -49,7 +51,10 @@ class HostPhase:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """The file that zkm-host wrote or restored last, and its change time by two clocks of the host."""
+    """The file that zkm-host wrote or restored last, and the time of that change.
+
+    boot_id, uptime_s: the time by the host's uptime. changed_ns: the inode's change time in nanoseconds.
+    """
 
     boot_id: str
     uptime_s: float
@@ -61,16 +66,22 @@ class WrittenFile:
 class HostStatus(HostPhase):
     """The phase of a host with its rules, sets, sockets and service (``zkm-host status``).
 
-    in4, out4, in6, out6: our chain in INPUT and OUTPUT of iptables and ip6tables. ``top``: it is the first
-    rule. ``present``: another rule is above it. ``changed``: its rules are not those we wrote. ``absent``: it
-    does not exist. ``noipv6``: the host has no IPv6. ``unknown``: the host has no iptables. fence_timeout_s,
-    cut_timeout_s: the remaining lease; None if the set is empty or permanent. phase_since, unit_since: on the
-    clock of ``uptime_s``; 0 if unknown. client_sockets: connections to the client port, without loopback,
-    operator and peers; like ``source_sockets`` None while nothing is armed. unit_state: unknown while nothing
-    is armed. missing: tools that the host lacks. clock: the host's wall clock in seconds since the epoch,
-    read together with ``uptime_s``. unit_stop: TimeoutStopSec of the unit as systemd prints it, empty if
-    unknown. unit_file: whether systemd starts the unit at boot, as ``systemctl is-enabled`` prints it; empty
-    if unknown. written: None if unknown.
+    - in4, out4, in6, out6: zkm-host's chain in INPUT and OUTPUT of iptables and ip6tables. ``top``: it is the
+      first rule. ``present``: another rule is above it. ``changed``: its rules are not those that zkm-host
+      wrote. ``absent``: it does not exist. ``noipv6``: the host has no IPv6. ``unknown``: the host has no
+      iptables
+    - fence_timeout_s, cut_timeout_s: the remaining lease; None if the set is empty or permanent
+    - phase_since, unit_since: times on the clock of ``uptime_s``; 0 if unknown
+    - client_sockets: the number of connections to the client port, without loopback, operator and peers; None
+      while the host is not armed
+    - source_sockets: the number of connections to source; None while the host is not armed
+    - unit_state: unknown while the host is not armed
+    - missing: tools that the host lacks
+    - clock: the host's wall clock in seconds since the epoch, read together with ``uptime_s``
+    - written: the file that zkm-host changed last; None if unknown
+    - unit_stop: TimeoutStopSec of the unit as systemd prints it, empty if unknown
+    - unit_file: whether systemd starts the unit at boot, as ``systemctl is-enabled`` prints it; empty if
+      unknown
     """
 
     version: str
@@ -102,14 +113,17 @@ class HostStatus(HostPhase):
 
     @property
     def unit_started(self) -> float | None:
-        """The start time of the unit's process on the host's wall clock; None if unknown or not running."""
+        """The start time of the unit's process on the host's wall clock, in seconds since the epoch.
+
+        None if the time is unknown or the process does not run.
+        """
         if self.unit_state != "active" or not self.unit_since:
             return None
         return self.clock - (self.uptime_s - self.unit_since)
 
     @property
     def rules_on_top(self) -> bool:
-        """Whether our rules are complete and come first, for each direction and IP version of the host."""
+        """Whether zkm-host's rules are complete and come first, for each direction and IP version."""
         four = self.in4 == self.out4 == "top"
         return four and {self.in6, self.out6} in ({"top"}, {"noipv6"})
 
@@ -163,7 +177,7 @@ def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()
 
 
 def runs(status: Reading[HostStatus]) -> bool | None:
-    """Return whether the process of a service may be running; None if unknown."""
+    """Return whether the process of a service may be running, or None if that is unknown."""
     if not isinstance(status, Seen) or status.value.unit_state == "unknown":
         return None
     return status.value.unit_state not in DOWN_STATES
@@ -178,7 +192,10 @@ def drain(look: Look, host: str) -> Reading[Drain]:
 
 
 def probe(look: Look, host: str) -> Reading[dict[str, str]]:
-    """Connect from a host to source. Returns refused, open, timeout or unreachable by ``address:port``."""
+    """Connect from a dest host to source.
+
+    Returns ``address:port`` → refused, open, timeout or unreachable.
+    """
     return parsed(look.zkm(host, "probe"), parse_probe)
 
 
@@ -193,7 +210,10 @@ def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[H
 
 
 def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Reading[Mapping[str, str]]:
-    """Connect from a host to numeric endpoints, in parallel, 2 s each. Returns the same as `probe`."""
+    """Connect from a host to numeric addresses and ports, in parallel, with a time limit of 2 s each.
+
+    Returns ``address:port`` → refused, open, timeout or unreachable.
+    """
     # IPv6 without brackets: what follows the last colon is the port
     asked = [f"{address}:{port}" for address, port in endpoints]
     if not asked:
@@ -234,7 +254,10 @@ class _Fields:
         return float(value)
 
     def lease(self, key: str) -> tuple[float | None, bool]:
-        """Return the remaining seconds of a lease, None without an end, and whether it is permanent."""
+        """Return the remaining seconds of a lease, and whether the lease is permanent.
+
+        The first value is None if the set is empty or the lease is permanent.
+        """
         if self.left[key] in ("permanent", "-"):
             return None, self.left.pop(key) == "permanent"
         return self.seconds(key), False
@@ -357,8 +380,8 @@ def parse_facts(text: str) -> HostFacts:
     """Parse the output of ``facts``. Raises ValueError or KeyError.
 
     Lines: ``tool.NAME=``, ``address=INTERFACE ADDRESS/LENGTH``, ``disk_free_kib=N DIRECTORY``,
-    ``refused=REASON``, ``unit.KEY=`` and plain keys. Keys may repeat; each value of a unit's property is a
-    line.
+    ``refused=REASON``, ``unit.KEY=`` and plain keys. Keys may repeat: a property of a unit with several
+    values has one line for each value.
     """
     tools: dict[str, str] = {}
     free: dict[str, int | None] = {}

@@ -1,6 +1,7 @@
 """Facts about a service's surroundings on its host, from ``zkm-host surroundings``.
 
-They are its process, its network namespace, and other software that manages programs or files there.
+The surroundings are the service's process, its network namespace, and other software on the host that manages
+programs or files.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ DF = ("df", "-Pk", "--")
 """The command, without the directories that follow it."""
 
 PLAIN = re.compile(r"/[A-Za-z0-9._/@%+=,:-]*")
-"""The form of a directory that may enter the command. Brokers report these names, so they are not trusted."""
+"""The form of a directory that may be part of the command. Brokers report the names, so they are not trusted.
+"""
 
 _LINE = re.compile(r".*\S\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s+(?:[0-9]+%|-)\s+(/.*)")
 _BLOCK = 1024

@@ -1,7 +1,8 @@
 """Channels that stay open to a program on each host: ``zkm-host serve``, or a gateway's relay.
 
-The protocol is line by line (``zkm-host help``): request ``ID VERB ARGS…``; reply lines ``= TEXT``, closed by
-``. ID RC``. Any other reply closes the channel, because later replies could not be matched to requests.
+The protocol uses lines (``zkm-host help``). A request is ``ID VERB ARGS…``. Its reply is lines ``= TEXT``,
+and ``. ID RC`` as the last line. Any other reply closes the channel, because later replies could not be
+matched to requests.
 """
 
 from __future__ import annotations
@@ -29,16 +30,17 @@ _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
 _REPLY_LIMIT = 8 << 20
 _STDERR_LIMIT = 64 << 10
 _QUEUE_S = 0.5
-"""The time limit, within a deadline, for an earlier request whose caller no longer waits."""
+"""The seconds, within a deadline, to wait for the reply to an earlier request whose caller no longer waits.
+"""
 _PROBE_S = 10.0
 _PROBE_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """A program that speaks the protocol.
+    """A program on a host that uses the protocol of the channels.
 
-    name: its name in messages. words: returns its command for a run and a fencing number.
+    name: its name in messages. words: returns the command that starts it, given a run and a fencing number.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Speaker:
 
 
 def zkm_host(program: str = INSTALLED_PATH) -> Speaker:
-    """Return the Speaker for zkm-host, run as root."""
+    """Return the Speaker for zkm-host, which is run as root. program: its path on the host."""
     return Speaker(
         "zkm-host",
         lambda run, fencing: ("sudo", "-n", program, "--run", run, "--as", str(fencing), "serve"),
@@ -54,7 +56,7 @@ def zkm_host(program: str = INSTALLED_PATH) -> Speaker:
 
 
 def relay(program: GatewayProgram) -> Speaker:
-    """Return the Speaker for the relay to a host's gateway, run as the ssh account."""
+    """Return the Speaker for the relay to a host's gateway, which is run as the ssh account."""
     verb = program.verb("relay")
     return Speaker("the gateway's relay", lambda run, fencing: (*verb, "--run", run, "--as", str(fencing)))
 
@@ -80,9 +82,9 @@ class Channels:
     def ask(self, host: str, *words: str, fencing: int | None = None, deadline_s: float = 30.0) -> Outcome:
         """Send one request and wait for its reply. A request is never sent twice.
 
-        fencing: the number with which the host's process must have been started; None accepts any. Raises
-        TransportError without a complete reply in time, with ``outcome_unknown`` once the request was sent.
-        The next request then opens a new channel.
+        fencing: the number with which the host's process must have been started; None accepts any number.
+        Raises TransportError if no complete reply arrives in time, with ``outcome_unknown`` if the request
+        was sent. After such an error the next request opens a new channel.
         """
         quote.plain(words)
         with self._lock:
@@ -99,7 +101,7 @@ class Channels:
         return outcome
 
     def open(self, host: str, fencing: int) -> None:
-        """Open the channel before it is needed. Raises TransportError."""
+        """Open the channel to a host before it is needed. Raises TransportError."""
         self.ask(host, "help", fencing=fencing)
 
     def forget(self, host: str) -> None:
@@ -184,7 +186,7 @@ class _HostChannel:
                 channel.close()
 
     def _open(self, fencing: int | None, end: float) -> paramiko.Channel:
-        """Return the channel. Opens a new one if it is missing, broken, or has another fencing number."""
+        """Return the channel. It is opened anew if it is missing, broken, or has another fencing number."""
         wanted = self._fencing if fencing is None else fencing
         channel = self._channel
         if channel is not None and wanted == self._fencing and not (channel.closed or channel.eof_received):

@@ -1,7 +1,7 @@
-"""Debug log ``zkmigrate.hosts`` of each command sent to a host and of its answer.
+"""Debug log ``zkmigrate.hosts`` of each command sent to a host and of the host's answer.
 
-Contents of files never enter it: long words and lines are replaced by their length, and only the first lines
-of an answer are kept. The value of a key that may be a secret is left out.
+Contents of files are never logged: long words and lines are replaced by their length, and only the first
+lines of an answer are kept. The value of a key that may be a secret is left out.
 """
 
 from __future__ import annotations

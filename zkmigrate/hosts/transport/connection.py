@@ -22,15 +22,15 @@ from zkmigrate.runbook.model.look import DirEntry
 
 _CHUNK = 32768
 _SFTP_REQUEST = 255 << 10
-"""The size in bytes of one SFTP request; each costs a round trip.
+"""The size in bytes of one SFTP request; each request costs a round trip.
 
 OpenSSH answers this much (limits@openssh.com). Older servers answer 64 KiB, and paramiko requests the rest
 again. paramiko's default is 32 KiB.
 """
 _PROHIBITED = 1
-"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
+"""The ssh error code SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _WRITE_POLL_S = 0.02
-"""The seconds between checks of a full send window."""
+"""The seconds between two checks whether a full send window has room again."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Output:
 
     @property
     def text(self) -> str:
-        """The text of stdout."""
+        """The command's standard output, decoded."""
         return self.stdout.decode("utf-8", "replace")
 
     @property
     def last_line(self) -> str:
-        """The last line of stderr, or of stdout if stderr is empty. It is shown when a command fails."""
+        """The last line of stderr, or of stdout if stderr is empty, to show when a command fails."""
         for stream in (self.stderr.decode("utf-8", "replace"), self.text):
             if stream.strip():
                 return stream.strip().rsplit("\n", 1)[-1][:400]
@@ -83,10 +83,10 @@ class Connection:
         self._client.close()
 
     def run(self, argv: Sequence[str], stdin: bytes, deadline_s: float, limit: int) -> Output:
-        """Run a command to its end.
+        """Run a command until it ends and return its output.
 
-        limit: the largest output in bytes. Raises TransportError, with ``outcome_unknown`` once the command
-        was sent.
+        argv: the program and its arguments. limit: the largest output in bytes. Raises TransportError, with
+        ``outcome_unknown`` if the command was sent.
         """
         line = quote.command(argv)
         end = time.monotonic() + deadline_s
@@ -98,7 +98,7 @@ class Connection:
                 channel.close()
 
     def start(self, line: str, end: float) -> paramiko.Channel:
-        """Start the command line in a new session and return its channel.
+        """Start the command line in a new session and return the session's channel.
 
         end: the time limit of the start, on the monotonic clock. Raises TransportError.
         """
@@ -119,7 +119,7 @@ class Connection:
     def tunnel(self, host: str, address: str, port: int, deadline_s: float) -> paramiko.Channel:
         """Open a TCP connection through this bastion to ``address:port`` of ``host``.
 
-        Raises TransportError: of ``host`` if it is not reached, of the bastion if it does not forward.
+        Raises TransportError: for ``host`` if it cannot be reached, for the bastion if it does not forward.
         """
         try:
             return self._transport.open_channel(
@@ -143,7 +143,7 @@ class Connection:
     def read_file(self, path: str, limit: int, deadline_s: float) -> bytes:
         """Return the content of a file of at most ``limit`` bytes.
 
-        Raises the host's OSError (FileNotFoundError …), and OSError for a larger file.
+        Raises the host's own OSError, such as FileNotFoundError, and OSError for a larger file.
         """
         with self._files(deadline_s) as sftp, sftp.open(path, "rb", bufsize=0) as file:
             data = file.read(limit + 1)
@@ -152,7 +152,7 @@ class Connection:
         return data
 
     def write_file(self, path: str, content: bytes, mode: int, deadline_s: float) -> None:
-        """Write a new file. It must not exist, so that no other account can have prepared it."""
+        """Write a new file. It fails if the file exists, so that no other account can have prepared it."""
         with self._files(deadline_s) as sftp, sftp.open(path, "wx", bufsize=0) as file:
             file.chmod(mode)
             file.write(content)
@@ -163,7 +163,7 @@ class Connection:
             return tuple(sorted((_entry(a) for a in sftp.listdir_attr(path)), key=lambda entry: entry.name))
 
     def open_file(self, path: str, deadline_s: float) -> paramiko.SFTPFile:
-        """Open a file for ``size_of`` and ``read_at``. It is closed with its last reference."""
+        """Open a file for ``size_of`` and ``read_at``. It is closed when no reference to it is left."""
         with self._files(deadline_s) as sftp:
             file = sftp.open(path, "rb", bufsize=0)
         file.MAX_REQUEST_SIZE = _SFTP_REQUEST
@@ -175,7 +175,10 @@ class Connection:
             return file.stat().st_size or 0
 
     def read_at(self, file: paramiko.SFTPFile, offset: int, length: int, deadline_s: float) -> bytes:
-        """Return bytes of a file that was opened on this connection; fewer at its end."""
+        """Return ``length`` bytes from ``offset`` of a file that was opened on this connection.
+
+        Fewer bytes are returned at the end of the file.
+        """
         with self._files(deadline_s):
             file.seek(offset)  # plain seek and read: paramiko's readv was seen to hang
             return file.read(length)
@@ -189,9 +192,10 @@ class Connection:
 
     @contextmanager
     def _files(self, deadline_s: float) -> Iterator[paramiko.SFTPClient]:
-        """Yield the SFTP session for one operation at a time. A missing answer closes the session.
+        """Yield the SFTP session to one caller at a time. A missing answer closes the session.
 
-        paramiko drops the answer for one thread when another thread reads it, so two must not wait at once.
+        paramiko drops the answer for one thread when another thread reads it, so two threads must not wait at
+        once.
         """
         if not self._sftp_lock.acquire(timeout=deadline_s):
             raise TransportError(
@@ -247,7 +251,10 @@ class Connection:
 
     @contextmanager
     def _ended_at(self, channel: paramiko.Channel, end: float) -> Iterator[None]:
-        """Close the channel at ``end``: the only way to end a paramiko request that would wait forever."""
+        """Close the channel at time ``end`` if the block still runs.
+
+        Only this can end a paramiko request that would wait forever.
+        """
         timer = threading.Timer(max(0.0, end - time.monotonic()), channel.close)
         timer.daemon = True
         timer.start()
@@ -258,7 +265,7 @@ class Connection:
 
 
 class _Collector:
-    """The transfer of a command's input and output until its end, its deadline or the size limit."""
+    """Transfers a command's input and output until the command's end, its deadline or the size limit."""
 
     def __init__(self, host: str, program: str, channel: paramiko.Channel, end: float, limit: int) -> None:
         self._host = host
@@ -331,7 +338,10 @@ def _entry(attributes: paramiko.SFTPAttributes) -> DirEntry:
 
 
 def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
-    """Return owner and group: names from the answer's ``ls -l`` text, or else numbers."""
+    """Return the owner and the group of a file.
+
+    They are names if the answer's ``ls -l`` text contains them, otherwise numbers.
+    """
     words = str(getattr(attributes, "longname", "")).split(maxsplit=8)
     if len(words) >= 8:
         return words[2], words[3]
@@ -339,7 +349,7 @@ def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
 
 
 def _cause(error: BaseException, end: float) -> Cause:
-    """Return the cause of a failed wait. paramiko does not always report a timeout as one.
+    """Return the cause of a failed wait. paramiko does not always report a timeout as such.
 
     end: the time at which the wait had to end, on the monotonic clock.
     """

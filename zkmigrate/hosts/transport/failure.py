@@ -10,10 +10,10 @@ from zkmigrate.runbook.model.fact import Cause
 
 
 class TransportError(HostError):
-    """A host was not reached, or did not answer correctly.
+    """Raised if a host was not reached, or did not answer correctly.
 
     cause: one of the causes of :class:`zkmigrate.runbook.model.fact.Unknown`. outcome_unknown: whether the
-    host may have acted on the request; check the host before repeating it.
+    host may have acted on the request; check the host before repeating the request.
     """
 
     def __init__(self, host: str, cause: Cause, why: str, *, outcome_unknown: bool = False) -> None:
@@ -43,5 +43,5 @@ def socket_cause(error: OSError) -> Cause:
 
 
 def socket_text(error: OSError) -> str:
-    """Return the system's description of a failed TCP connect."""
+    """Return the operating system's description of a failed TCP connect."""
     return "timed out" if isinstance(error, TimeoutError) else error.strerror or str(error)

@@ -2,9 +2,9 @@
 
 When a command ends while its input is still being sent, the host closes the channel, and paramiko's own
 thread answers at once. Another thread may have built data or EOF just before. That message then goes out
-after the answer (paramiko issue 1115). OpenSSH sees a packet for no channel and ends the connection, with
-everything that runs on it. This is likely on a slow machine. Here the answer waits until such a message has
-been sent.
+after the answer (paramiko issue 1115). OpenSSH receives a packet for a channel that does not exist and ends
+the connection, with everything that runs on it. This is likely on a slow machine. Here the answer waits until
+such a message has been sent.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class OrderedChannel(paramiko.Channel):
     """A channel that delays its close until pending data and EOF have been sent.
 
     As everywhere in this package, one thread at a time sends data and EOF; any thread may close the channel.
-    sending: data or EOF has been built and is not sent yet. late: the channel must be closed once that is
-    sent. ``lock`` guards both.
+    sending: whether data or EOF has been built and is not sent yet. late: whether the channel must be closed
+    once that message is sent. ``lock`` guards ``sending`` and ``late``.
     """
 
     sending = False
     late = False
 
     def shutdown(self, how: int) -> None:
-        """End one direction or both, as paramiko's method does."""
+        """End one direction or both, like the method of ``paramiko.Channel``."""
         if how in (0, 2):
             super().shutdown(0)
         if how in (1, 2):
@@ -65,7 +65,7 @@ class OrderedChannel(paramiko.Channel):
         return first, second
 
     def _out(self, messages: list[paramiko.Message | None]) -> None:
-        """Send these messages, then answer a close that was waiting for them."""
+        """Send these messages, then carry out a close that waited for them to be sent."""
         try:
             self._to_host(messages)
         finally:

@@ -10,7 +10,7 @@ from zkmigrate.hosts.transport.connection import Output
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 _ANY_PORT = 9
-"""The port for connecting a datagram socket, which sends nothing."""
+"""The port to which a datagram socket is connected. Connecting it sends no packet."""
 _GETENT_NOTHING = 2
 """The exit code of ``getent`` for a name that it does not find (getent(1))."""
 
@@ -29,7 +29,7 @@ def resolved(host: str) -> Reading[tuple[str, ...]]:
 
 
 def from_getent(host: str, name: str, done: Output) -> Reading[tuple[str, ...]]:
-    """Parse the output of ``getent ahosts NAME`` on a host. Returns Absent for an unknown name."""
+    """Parse the output of ``getent ahosts NAME`` on a host. Returns Absent for a name without addresses."""
     if done.rc == _GETENT_NOTHING:
         return Absent(name)
     if done.rc:
@@ -38,18 +38,21 @@ def from_getent(host: str, name: str, done: Output) -> Reading[tuple[str, ...]]:
 
 
 def resolve(host: str) -> tuple[str, ...]:
-    """Return the addresses of a name as this machine resolves it; empty if none is known."""
+    """Return the addresses of a name as this machine resolves it; empty if the name has no address."""
     found = resolved(host)
     return found.value if isinstance(found, Seen) else ()
 
 
 def owned(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Return those of these addresses or names to which a socket of this machine can bind."""
+    """Return those addresses or names in this list that belong to this machine.
+
+    An address belongs to the machine if a socket can bind to it.
+    """
     return tuple(text for text in addresses if any(_bound(address) for address in resolve(text)))
 
 
 def sent_from(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Return the addresses from which this machine would send to these hosts. No packet is sent."""
+    """Return the addresses of this machine from which it would send to these hosts. No packet is sent."""
     found: dict[str, None] = {}
     for host in hosts:
         for address in resolve(host)[:1]:

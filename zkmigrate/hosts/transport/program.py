@@ -1,6 +1,7 @@
-"""Installation of zkm-host on a host, and its use where it is not installed.
+"""Installation of zkm-host on a host, and its use on hosts where it is not installed.
 
-The installation needs full sudo once, or the admin. Afterwards the sudoers file allows the program.
+The installation needs full sudo rights once, or an administrator who installs it. Afterwards the sudoers file
+allows the account to run the program.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Program:
         self._installed: set[str] = set()
 
     def installed(self, host: str) -> bool:
-        """Return whether exactly this program is installed. Raises TransportError."""
+        """Return whether exactly this version of the program is installed. Raises TransportError."""
         with self._lock:
             if host in self._installed:
                 return True
@@ -66,7 +67,7 @@ class Program:
         return True
 
     def _found(self, host: str) -> bytes | None:
-        """Return the content of the program that is installed on the host; None if none is."""
+        """Return the content of the installed program, or None if no program is installed on the host."""
         try:
             return self._transport.read(host, self.paths.program, _SIZE_LIMIT)
         except FileNotFoundError:
@@ -85,9 +86,10 @@ class Program:
         return self._transport.exec(host, argv, self._content, deadline_s)
 
     def install(self, host: str) -> str:
-        """Install program and sudoers file, each atomically, and return what was done.
+        """Install program and sudoers file, each atomically, and return a text that says what was done.
 
-        Repeating it is harmless. visudo checks the sudoers file first. Raises TransportError.
+        The installation can be repeated without harm. visudo checks the sudoers file first. Raises
+        TransportError.
         """
         folder = self._make_folder(host)
         try:
@@ -116,7 +118,8 @@ class Program:
     def uninstall(self, host: str, operation: str, fencing: int, deadline_s: float = 60.0) -> Output:
         """Run the program's verb ``uninstall``, unless the program is not installed any more.
 
-        Raises TransportError if another version is there: it may not know what it has to remove.
+        Raises TransportError if another version is installed, because that version may not know what to
+        remove.
         """
         if not self.installed(host):
             if self._found(host) is None:
@@ -133,7 +136,7 @@ class Program:
         return done
 
     def _make_folder(self, host: str) -> str:
-        """Create a new private folder of the account for the two files, and return its path."""
+        """Create a new private folder of the account for program and sudoers file, and return its path."""
         path = self._run(host, "mktemp", "-d", f"/tmp/zkm-{secrets.token_hex(4)}-XXXXXXXX").text.strip()
         if not re.fullmatch(r"/tmp/zkm-[0-9a-f]{8}-[A-Za-z0-9]{8}", path):
             raise TransportError(
@@ -160,7 +163,10 @@ class Program:
 
 
 def failure_cause(output: Output) -> Cause:
-    """Return why a command under sudo failed: sudo refused it, the program is missing, or its own error."""
+    """Return why a command under sudo failed.
+
+    The cause is that sudo refused the command, that the program is missing, or the program's own error.
+    """
     if output.last_line.startswith("sudo:"):
         return "missing-tool" if "command not found" in output.last_line else "denied"
     return "missing-tool" if output.rc == 127 else "failed"

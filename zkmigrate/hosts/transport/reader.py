@@ -19,8 +19,8 @@ T = TypeVar("T")
 class SftpReader:
     """One remote file, opened at first use and reopened after a broken connection.
 
-    ``size`` and ``read`` raise TransportError: ``denied`` if the account may not read the file, ``failed`` if
-    it is missing. The handle is closed with the last reference to the reader.
+    ``size`` and ``read`` raise TransportError, with cause ``denied`` if the account may not read the file and
+    ``failed`` if the file is missing. The file is closed when the last reference to the reader is dropped.
     """
 
     def __init__(self, transport: Transport, host: str, path: str) -> None:

@@ -1,7 +1,8 @@
 """The route to each host: its address, account, key and bastions.
 
-The inventory sets them for all hosts. The ssh_config that it names may set them for one host or hop. A host
-is looked up there by its inventory name if the file gives that name a HostName, else by its address.
+The inventory sets these for all hosts. The ssh_config file that the inventory names may set them for a single
+host or hop. A host is looked up in that file by its inventory name if the file gives that name a HostName,
+otherwise by its address.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zkmigrate.hosts.transport.ssh_config import HostConfig, resolve
 from zkmigrate.inventory.inventory import Ssh
 
 BASTION = "bastion"
-"""The name of the inventory's last hop before the hosts. Messages name each hop ``bastion HOP``."""
+"""The name of the inventory's last hop before the hosts. In messages each hop is named ``bastion HOP``."""
 
 _MOST_HOPS = 8
 _SSH_PORT = 22
@@ -27,7 +28,7 @@ _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 class Hosts(Protocol):
-    """The part of an Inventory that a route needs."""
+    """The fields of an Inventory that are needed to compute routes."""
 
     @property
     def ssh(self) -> Ssh: ...
@@ -37,9 +38,10 @@ class Hosts(Protocol):
 
 @dataclass(frozen=True)
 class Login:
-    """One ssh login.
+    """The address, account and key for one ssh login.
 
-    key: a private key file. known_hosts: the files that pin host keys. via: the hop before it.
+    key: the path of a private key file. known_hosts: the files that pin host keys. via: the login to the hop
+    before this one, None if it is reached directly.
     """
 
     name: str
@@ -52,12 +54,12 @@ class Login:
 
     @property
     def pin(self) -> str:
-        """The name in known_hosts files (sshd(8)): the address, with the port unless that is 22."""
+        """The host's name in known_hosts files (sshd(8)): its address, with the port unless that is 22."""
         return self.address if self.port == _SSH_PORT else f"[{self.address}]:{self.port}"
 
 
 class Routes:
-    """The logins for one inventory, each computed once."""
+    """The logins for the hosts of one inventory, each computed once."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
@@ -97,10 +99,10 @@ class Routes:
         return self._make_login(name, JumpHost(config.host if config else address), config, via)
 
     def _through(self, jump_hosts: str | None, port: int, passed: tuple[str, ...] = ()) -> Login | None:
-        """Return the last of these hops. Each is reached through the one before it; None for no hops.
+        """Return the login to the last of these hops, or None if there are no hops.
 
-        The first hop is reached as ssh_config says. port: the port of a hop without one. passed: the hops
-        that are already on the route, to detect a circle.
+        Each hop is reached through the hop before it, and the first hop as ssh_config says. port: the port of
+        a hop that gives none. passed: the hops that are already on the route, to detect a circle.
         """
         login: Login | None = None
         listed = parse_jump_hosts(jump_hosts) if jump_hosts else ()

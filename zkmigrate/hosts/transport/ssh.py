@@ -2,11 +2,11 @@
 
 Fabric builds the clients, paramiko does the work. This transport is stricter than fabric. Host keys are
 verified against the known_hosts of the inventory and of the ssh_config that it names; no other ssh
-configuration, key or agent is used. The sockets are our own (TCP_NODELAY, TCP_USER_TIMEOUT).
+configuration, key or agent is used. The sockets are created here (TCP_NODELAY, TCP_USER_TIMEOUT).
 
-Every connect and command has a deadline. At most ``Limits.connects`` connects run at a time, because sshd's
-MaxStartups drops the rest of a burst. One connection to a bastion carries all connections of one purpose. A
-connect that an overloaded sshd dropped is retried; a command never is.
+Every connect and command has a deadline. At most ``Limits.connects`` connects run at a time, because sshd
+drops further connects (MaxStartups). One connection to a bastion carries all connections of one purpose. A
+connect that an overloaded sshd dropped is retried; a command is never repeated.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())  # the errors sa
 T = TypeVar("T")
 
 Purpose: TypeAlias = Literal["looks", "steps", "watch"]
-"""The purpose of a connection. Each has its own, so that a large read never delays a lease renewal."""
+"""The purpose of a connection. Each purpose has its own connection, so a large read never delays a renewal.
+"""
 
 
 @dataclass(frozen=True)
 class Limits:
     """The limits of the transport.
 
-    Fields ending in ``_s`` are seconds, ``output`` is in bytes, the others are counts. keepalive_s: the
-    interval of keepalive packets. silent_s: how long sent data may stay unacknowledged. attempts: how often a
-    dropped connect is tried. sessions: commands at a time on one connection.
+    Fields ending in ``_s`` are seconds, ``output`` is the largest output in bytes, and the others are counts.
+    keepalive_s: the interval of keepalive packets. silent_s: how long sent data may stay unacknowledged.
+    connects: connects at a time. attempts: how often a dropped connect is tried. sessions: commands at a time
+    on one connection.
     """
 
     connect_s: float = 10.0
@@ -64,7 +66,7 @@ class Limits:
 
 
 class _Dropped(Exception):
-    """The server closed the connection before its banner, because it has too many connections at once."""
+    """Raised if sshd closed the connection before its banner, because it has too many new connections."""
 
 
 class Transport:
@@ -123,14 +125,17 @@ class Transport:
         return self._routes.to(host).user
 
     def connection(self, host: str, purpose: Purpose = "looks") -> Connection:
-        """Return the connection to a host, reopened if it broke. Raises TransportError."""
+        """Return the open connection to a host for this purpose. A broken connection is reopened.
+
+        Raises TransportError.
+        """
         return self._connection(self._routes.to(host), purpose)
 
     def unpinned(self, host: str) -> list[HostKey]:
         """Return the current host keys of a host and its bastions that are not pinned.
 
-        The list has at most one key, because nothing behind an unpinned bastion can be reached. Raises
-        TransportError.
+        The list has at most one key, because nothing behind a bastion without a pinned key can be reached.
+        Raises TransportError.
         """
         way: list[Login] = []
         login: Login | None = self._routes.to(host)
@@ -143,7 +148,7 @@ class Transport:
         return []
 
     def _host_key(self, login: Login) -> paramiko.PKey:
-        """Return the key that a host shows, without a login."""
+        """Return the host key that a host presents, without logging in."""
         gateway = self._connection(login.via, "looks") if login.via else None
         with self._connecting:
             session = paramiko.Transport(self._socket(login, gateway))
@@ -195,7 +200,10 @@ class Transport:
         return self._retried(login, lambda: self._connect_once(login, purpose))
 
     def _retried(self, login: Login, attempt: Callable[[], T]) -> T:
-        """Retry when an overloaded sshd drops the connection. Raises TransportError."""
+        """Return the result of ``attempt``, and retry it when an overloaded sshd drops the connection.
+
+        Raises TransportError.
+        """
         attempts = 1 if deadline.bounded() else self._limits.attempts
         retrying = Retrying(
             retry=retry_if_exception_type(_Dropped),
@@ -288,7 +296,7 @@ class Transport:
     def _login_error(self, login: Login, error: Exception, connect_s: float, waited_s: float) -> Exception:
         """Return the error for a failed login.
 
-        connect_s: the time limit of each of its waits. waited_s: how long the login took.
+        connect_s: the time limit of each wait of the login. waited_s: how long the login took.
         """
         host, pins = login.name, " or ".join(login.known_hosts)
         if isinstance(error, UnknownHostKey):
@@ -327,7 +335,10 @@ def _fast_transport(*args: Any, **kwargs: Any) -> paramiko.Transport:
 
 
 def _dropped(error: Exception) -> bool:
-    """Return whether an error shows a full MaxStartups: a connection dropped before the key exchange ends."""
+    """Return whether an error shows that sshd has too many new connections (MaxStartups).
+
+    sshd then drops a connection before the key exchange ends.
+    """
     return isinstance(error, EOFError | ConnectionError) or "banner" in str(error)
 
 

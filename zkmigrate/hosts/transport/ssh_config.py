@@ -1,6 +1,6 @@
 """The settings of one host in the operator's ssh_config, resolved by OpenSSH itself.
 
-``ssh -G`` resolves Host, Match and Include. Its input includes the operator's file and then sets our
+``ssh -G`` resolves Host, Match and Include. Its input includes the operator's file and then sets zkmigrate's
 defaults: the first value of a setting counts in ssh_config (ssh_config(5); ssh(1), -G).
 """
 
@@ -15,7 +15,7 @@ from zkmigrate.errors import UsageError
 
 _ANSWER_S = 20.0
 _UNSET = "/zkmigrate-unset"
-"""A placeholder for a file that the operator's ssh_config does not name."""
+"""The default path for a key or known_hosts file, which shows that the operator's ssh_config names none."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""The operator's key file and the pinned host keys in the inventory, the only sources of trust.
+"""The operator's key file and the host keys that the inventory pins, the only sources of trust.
 
-Fabric would accept any host key, and paramiko would use the user's files and agent; here neither happens.
-Formats: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh-keygen(1).
+Fabric would accept any host key, and paramiko would use the user's files and agent; this module permits
+neither. Formats: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh-keygen(1).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 from zkmigrate.errors import UsageError
 
 _KEY, _KNOWN_HOSTS = "ssh.key", "ssh.known_hosts"
-"""The inventory's keys that name the two files."""
+"""The inventory's keys for the path of the private key file and of the known_hosts file."""
 
 _MAKE_KEY = "ssh-keygen -t ed25519 -N '' -f FILE, and add FILE.pub to the account's authorized_keys"
 _MAKE_KNOWN_HOSTS = "ssh-keyscan HOST prints such lines; compare their fingerprints at the host's console"
@@ -27,11 +27,11 @@ _OTHERS_WRITE = 0o022
 
 
 class UnknownHostKey(paramiko.SSHException):
-    """The host showed a key, and no file pins one for this host."""
+    """Raised if a host presents a key and no known_hosts file has a key for this host."""
 
 
 class Reject(paramiko.MissingHostKeyPolicy):
-    """A policy that rejects every host key without a pin and names the key."""
+    """A paramiko policy that rejects every host without a pinned key. The error shows the host's key."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:  # noqa: ARG002
         raise UnknownHostKey(
@@ -41,7 +41,7 @@ class Reject(paramiko.MissingHostKeyPolicy):
 
 @dataclass(frozen=True)
 class Trust:
-    """The loaded key and the checked known_hosts files of a login."""
+    """The loaded private key and the checked known_hosts files of a login."""
 
     key: paramiko.PKey
     known_hosts: tuple[Path, ...]
@@ -72,9 +72,9 @@ def fingerprint(key: paramiko.PKey) -> str:
 
 
 def load(key: str, *known_hosts: str) -> Trust:
-    """Read and check the files of a login.
+    """Read and check the private key file and the known_hosts files of a login.
 
-    Raises UsageError, which says what is wrong, in which inventory key, and how to fix it.
+    Raises UsageError, whose text says what is wrong, in which inventory key, and how to fix it.
     """
     key_path = Path(key).expanduser()
     hosts_paths = tuple(Path(name).expanduser() for name in known_hosts)
@@ -98,7 +98,11 @@ def load(key: str, *known_hosts: str) -> Trust:
 
 
 def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
-    """Open a file, and check owner and mode of the open handle."""
+    """Open a file, and check owner and mode of the open file.
+
+    what: the inventory key that names the file. forbidden: the mode bits that must not be set. Raises
+    UsageError.
+    """
     try:
         file = open(path, encoding="utf-8", errors="replace", opener=_at_once)  # noqa: SIM115 (returned open)
     except OSError as error:
@@ -125,7 +129,10 @@ def _at_once(path: str, flags: int) -> int:
 
 
 def _check_known_hosts(path: Path, text: str) -> None:
-    """Raise UsageError for a line that paramiko would skip silently: a skipped @revoked must not pass."""
+    """Raise UsageError for a line that paramiko would skip silently.
+
+    Otherwise a line marked @revoked could be skipped, and its key would be accepted.
+    """
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
         if not line or line.startswith("#"):

@@ -1,4 +1,4 @@
-"""Provide zkm-host, a POSIX sh program. It is the only program that changes a host.
+"""Provide zkm-host, a POSIX sh program and the only program that changes a host.
 
 An account that may run it with sudo is equivalent to root: ``put`` writes any file, and the caller supplies
 the commands of a service.
@@ -15,7 +15,7 @@ STATE_DIR = "/var/lib/zkmigrate"
 """The directory of zkm-host's state on a host: the lock, and one directory for each run."""
 
 ASK_GUARD = f"[ ! -x {INSTALLED_PATH} ] || {INSTALLED_PATH} guard || exit 1"
-"""A shell command for start commands in the inventory: it fails if ZooKeeper must not start."""
+"""A shell command for the inventory's start commands: it fails if ZooKeeper must not start on the host."""
 
 
 def run_dir(run: str) -> str:
@@ -24,9 +24,9 @@ def run_dir(run: str) -> str:
 
 
 def program() -> bytes:
-    """Return the content of ``zkm-host``.
+    """Return the content of the program ``zkm-host``.
 
-    It is installed as ``INSTALLED_PATH`` (owner root, mode 0755), or streamed to ``sh -s``.
+    It is installed as ``INSTALLED_PATH`` (owner root, mode 0755), or sent as input to ``sh -s``.
     """
     return (files(__package__) / "zkm-host").read_bytes()
 

@@ -1,7 +1,7 @@
 """The kernel rules that arm, fence and cut set on a host, as zkm-host prints them.
 
-``plan`` shows the rules of hosts on which nothing is installed yet. So zkm-host runs on this machine with
-``--print``: it changes and reads nothing here, and needs only the shell.
+``plan`` shows the rules of hosts on which nothing is installed yet. For that, zkm-host runs on this machine
+with ``--print``: it neither changes nor reads anything on this machine, and needs only the shell.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _LIMIT_S = 60.0
 
 @cache
 def lines(spec: str, verb: str, *ttl_ms: int) -> tuple[str, ...]:
-    """Return the rules that ``verb`` sets on a host armed with ``spec``, the text that ``arm`` takes.
+    """Return the kernel rules that a verb sets on a host, one line each.
 
-    ttl_ms: the lease, for fence and cut. In the rules TAG replaces the tag in names of chains and sets, OWN
-    replaces the host's addresses, and sshd's port is 22. Raises HostError if zkm-host rejects the spec or
-    cannot run.
+    spec: the text that ``arm`` takes. ttl_ms: the lease in milliseconds, for fence and cut. The rules contain
+    TAG instead of the tag in names of chains and sets, OWN instead of the host's addresses, and 22 as sshd's
+    port. Raises HostError if zkm-host rejects the spec or cannot run.
     """
     words = ("--print", verb, *map(str, ttl_ms))
     try:
