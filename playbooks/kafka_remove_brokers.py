@@ -48,7 +48,7 @@ PLAYBOOK = Playbook(
             (
                 InstallStep(KAFKA_BROKERS, keep=True, hosts=policed),
                 ExcludeStep(),
-                PolicyStep("refuse", "Configure our policy with the excluded brokers"),
+                PolicyStep("refuse", "Configure zkmigrate's topic policy with the excluded brokers"),
             ),
             consent="Keep new replicas off these brokers, and empty them?",
         ),
@@ -70,9 +70,9 @@ PLAYBOOK = Playbook(
             (
                 InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable_alone),
                 LoosenStep(leave=removed),
-                PolicyStep("close", "Close the creation of topics"),
+                PolicyStep("close", "Forbid the creation of topics"),
                 StopStep(),
-                PolicyStep("open", "Open the creation of topics"),
+                PolicyStep("open", "Allow the creation of topics again"),
             ),
             consent="Stop these brokers now?",
             idle=goes_on,
@@ -94,7 +94,7 @@ PLAYBOOK = Playbook(
     sections=("kafka", "removal"),
     roles=(
         Role("brokers", "brokers"),
-        Role("policed", "brokers with our policy", changed=True),
+        Role("policed", "brokers with zkmigrate's topic policy", changed=True),
         Role("removed", "brokers to be removed", changed=True),
     ),
     alters_clusters=True,

@@ -37,7 +37,7 @@ PLAYBOOK = Move(
             "outage",
             "Stop brokers and dest",
             (BrokersDownStep(), DestDownStep()),
-            consent="Stop every broker now? Clients are served nothing until the stage start is done.",
+            consent="Stop every broker now? No client is served until the stage start is done.",
             noticed=True,
         ),
         Stage(
@@ -50,7 +50,7 @@ PLAYBOOK = Move(
             "start",
             "Start the brokers against source",
             (BrokersBackStep(), ReplayCloseStep()),
-            consent="Start the brokers against source? There is no way back to dest after the first.",
+            consent="Start the brokers against source? There is no way back once one has registered.",
             noticed=True,
         ),
     ),

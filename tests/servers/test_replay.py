@@ -215,7 +215,7 @@ def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None
         assert disks.is_of(f"/kafka/{MARKER}", mark.created)
         for _ in range(2):  # sent twice it does nothing twice
             answers = sent(source, dest, begin(plan), *changes(plan))
-            assert answers[1:] == [(0, f"{total} transactions are done")]
+            assert answers[1:] == [(0, f"{total} transactions are replayed")]
         same = disks.compare(plan.dest, plan.upto, on_source.last_zxid)
         assert same.held, same.seen
         for _ in range(2):

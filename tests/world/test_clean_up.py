@@ -467,9 +467,9 @@ def finished(
     ("given", "why"),
     [
         ({"hosts": ("dest1", "dest2")}, ""),
-        ({"hosts": ("dest1",), "ended": False}, "moved-1 is no move that has ended"),
-        ({"hosts": ()}, "moved-1 is no move that has ended"),
-        ({"hosts": ("dest1",), "back": True}, "moved-1 is no move that has ended"),
+        ({"hosts": ("dest1",), "ended": False}, "moved-1 is not a finished move"),
+        ({"hosts": ()}, "moved-1 is not a finished move"),
+        ({"hosts": ("dest1",), "back": True}, "moved-1 is not a finished move"),
         ({"hosts": ("dest1",), "name": "other"}, "moved-1 is a run of other, not of moved"),
         ({"hosts": ("dest1", "dest9")}, "moved-1 moved to other dest hosts: dest1, dest9"),
         (None, "no run directory"),

@@ -116,7 +116,7 @@ def test_fence_is_not_sent_where_nobody_rehearsed_and_the_hosts_are_too_slow_for
     [found] = [f for f in ended.findings if f.blocks]
     assert found.id == "survey.window-fits"
     assert found.seen == (
-        "not rehearsed, so it is assumed to take 7.2 s: the longer of policy.way_back_s (2.5 s) times 1.5 "
+        "not rehearsed, so this is assumed to take 7.2 s: the longer of policy.way_back_s (2.5 s) times 1.5 "
         "(policy.window_margin) and 18 round trips of 0.40 s; the way back must start 6.5 s after FENCE"
     )
     assert found.moves[0] == "rehearse, which measures the time: zkmigrate rollback --to rehearse, then run"

@@ -168,7 +168,7 @@ def test_source_serves_throughout_and_no_dest_host_was_behind_at_the_proof(
     window = real(report)
     inside = (window.start + (window.end or 0.0)) / 2
     assert state_at(report, "source", inside) == "serves"
-    assert state_at(report, "dest, for clients", inside) == "shut to clients"
+    assert state_at(report, "dest, for clients", inside) == "closed to clients"
     assert state_at(report, "dest, for clients", report.end) == "serves"
     assert report.proof is not None
     assert report.proof.stage == "cutover"

@@ -464,7 +464,7 @@ def test_a_broker_that_systemd_is_still_stopping_is_not_restarted_again(
     assert operator.resume(until="roll").code == 0
     assert len(begun) == 1
     told = [e for e in operator.events if isinstance(e, Waits) and e.what == "broker2 has stopped"]
-    assert told[0].progress == "systemd is stopping it; TimeoutStopSec is 1min"
+    assert told[0].progress == "systemd is stopping the service; TimeoutStopSec is 1min"
 
 
 def electing(tmp_path: Path) -> World:

@@ -128,7 +128,7 @@ def test_every_keeper_comes_back_from_before_open(tmp_path: Path, until: str) ->
 def test_a_verb_takes_the_dependent_from_the_playbook() -> None:
     assert dependent_of(PLAYBOOK) is KEEPER
     assert dependent_of(playbook_files.load("kafka_zookeeper_return")) is KAFKA
-    with pytest.raises(UsageError, match="kafka_reassign moves nothing that uses ZooKeeper"):
+    with pytest.raises(UsageError, match="kafka_reassign moves no system that uses ZooKeeper"):
         dependent_of(playbook_files.load("kafka_reassign"))
 
 

@@ -14,20 +14,20 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 
 MUST = (
-    ("preflight blocks nothing, the gate `cutover` included", "operator"),
-    ("rehearsed on these very hosts with this inventory; figures below", "operator"),
-    ("every broker lives on dest, source's client lists name none of them", "operator"),
+    ("no preflight check blocks, those of the gate `cutover` included", "operator"),
+    ("the cut-over was rehearsed on these hosts with this inventory; figures below", "operator"),
+    ("every broker uses dest, and source's client lists name no broker", "operator"),
     ("no partition is under-replicated, no reassignment runs", "Kafka owner"),
     (
-        "ISRs were quiet for 10 minutes, on Kafka's graphs: after the roll no check looks",
+        "Kafka's graphs show no ISR change for 10 minutes; after the roll no check reads this",
         "Kafka owner",
     ),
     ("topics, partitions, ACLs and brokers are not changed tonight", "Kafka owner"),
-    ("nobody else works on ZooKeeper, no purge of its logs, no deploy on these hosts", "source owner"),
+    ("nobody else works on ZooKeeper, purges its logs or deploys to these hosts", "source owner"),
     ("producers and consumers are watched, from before FENCE to after VERIFY", "Kafka owner"),
-    ("link and machine of the operator are near the hosts and quiet; a second one stands by", "operator"),
+    ("the operator's machine is near the hosts and idle; a second machine is ready", "operator"),
     ("the runbook (`zkmigrate runbook`) is written, printed, and has been read", "second operator"),
-    ("who may say *back* and who may say *open* is in the room", "everybody"),
+    ("the people who decide *back* and *open* are present", "everybody"),
 )
 
 
@@ -48,10 +48,10 @@ def _title(inventory: Inventory) -> str:
 def _no_return(inventory: Inventory) -> tuple[tuple[str, str], ...]:
     limit = inventory.policy.open_limit_s
     return (
-        ("SEAL done on all", "the hosts no longer go back alone; a way back still costs nothing but time"),
-        ("first GO sent", "the hosts finish without their operator; back only if **every** host answers"),
+        ("SEAL done on all hosts", "no host goes back by itself any more; a way back still costs only time"),
+        ("first GO sent", "the hosts finish by themselves; a way back needs an answer of **every** host"),
         (f"OPEN, or {limit:g} s after dest serves (policy.open_limit_s)", "**no way back**: repair forward"),
-        ("finalize", "images are gone"),
+        ("finalize", "the images are deleted"),
     )
 
 
@@ -69,7 +69,7 @@ def _figures(c: Context, look: Look) -> Iterator[tuple[str, str]]:
     sessions = owning_sessions(look, hosts, c.inventory.kafka.chroot)
     timeout_ms = sessions.value.smallest_timeout_ms if isinstance(sessions, Seen) else None
     if timeout_ms is None:
-        seen = "no session owns a part of it, or a timeout is not known"
+        seen = "no session owns an ephemeral there, or a timeout is not known"
         why = seen if isinstance(sessions, Seen) else sessions
         yield "T, smallest session timeout", f"**not known: NO-GO** ({why})"
         return
@@ -78,9 +78,9 @@ def _figures(c: Context, look: Look) -> Iterator[tuple[str, str]]:
     chroot = c.inventory.kafka.chroot
     yield f"T, smallest session timeout under {chroot} now; SURVEY reads it again", f"{timeout_ms / 1000:g}"
     latest = f"**turn back at the latest**, after FENCE: T - T/3 - {way_back:.1f} - {FIND_DOOR_S:g}"
-    yield f"{latest} (clients find the door)", f"**{limits.start_back:.1f}**{never}"
+    yield f"{latest} (clients reconnect)", f"**{limits.start_back:.1f}**{never}"
     yield "clients connected again, after FENCE: T - T/3", f"{limits.clients_back:.1f}"
-    yield "forward: door open, after dest has a leader", f"{limits.forward:g}"
+    yield "forward: clients let in, after dest has a leader", f"{limits.forward:g}"
 
 
 def page(c: Context, look: Look, plan_digest: str, rehearsed_run: str, remarks: Sequence[str] = ()) -> str:
@@ -89,7 +89,7 @@ def page(c: Context, look: Look, plan_digest: str, rehearsed_run: str, remarks: 
     The parameters are those of ``runbook.model.playbook.GoNoGo``.
     """
     inventory = c.inventory
-    plan = f"Plan of what is left now `{plan_digest[:16]}`, run `{rehearsed_run or 'none yet'}`."
+    plan = f"Plan of the remaining steps `{plan_digest[:16]}`, run `{rehearsed_run or 'none yet'}`."
     lines = [
         f"# Go / no-go: {_title(inventory)}",
         "",
@@ -101,7 +101,7 @@ def page(c: Context, look: Look, plan_digest: str, rehearsed_run: str, remarks: 
         *([""] if inventory.accept else []),
         *(f"{inline(text.strip())}." for text in remarks),
         *([""] if remarks else []),
-        *_table(("measured and reckoned", "seconds"), tuple(_figures(c, look))),
+        *_table(("measured and calculated", "seconds"), tuple(_figures(c, look))),
         "",
         *_table(("no return", "from then on"), _no_return(inventory)),
         "",

@@ -22,7 +22,7 @@ JOINING, OBSERVING, FENCED, CUT, STOPPED, STARTED, OPEN = DEST_STATES = (
 )  # fmt: skip
 OLD, RESTARTING, NEW = BROKER_STATES = ("old ZooKeeper", "restarting", "new ZooKeeper")
 SERVES, SOME, SHUT, DOWN, UNKNOWN = ENSEMBLE_STATES = (
-    "serves", "serves in part", "shut to clients", "does not serve", "not known",
+    "serves", "serves in part", "closed to clients", "does not serve", "not known",
 )  # fmt: skip
 
 _AFTER: Mapping[str, tuple[str, str]] = {
@@ -35,7 +35,7 @@ _AFTER: Mapping[str, tuple[str, str]] = {
     "go": (STOPPED, "GO given: it reforms by itself"),
     "checked": (STARTED, "checked while clients are refused"),
     "open": (OPEN, "opened by the operator"),
-    "halt": (STOPPED, "stopped to walk back"),
+    "halt": (STOPPED, "stopped on the way back"),
     "image": (STOPPED, "data and config put back"),
     "started-observer": (CUT, "runs as observer again, still cut off"),
     "uncut": (FENCED, "follows source again"),
@@ -173,7 +173,7 @@ def _left_alone(line: _Line, at: float) -> None:
     A host that is not sealed then lets its block end by itself, at a time that is not known.
     """
     if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
-        line.begin(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
+        line.begin(at, UNKNOWN, "the tool did not run: a host that is not sealed goes back by itself")
 
 
 def _walked(line: _Line, at: float, visit: Visit) -> None:
@@ -184,7 +184,7 @@ def _walked(line: _Line, at: float, visit: Visit) -> None:
     name = visit.step.partition(".")[2]
     if visit.back:
         if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
-            line.begin(at, OBSERVING, "found open again")
+            line.begin(at, OBSERVING, "seen open again")
         return
     if name == "join":
         line.begin(at, OBSERVING, "observes source")
@@ -273,7 +273,7 @@ def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
         elif any(state in (FENCED, CUT, STOPPED, STARTED) for state in states):
             line.begin(at, SHUT, "no host lets clients in")
         elif UNKNOWN in states:
-            line.begin(at, UNKNOWN, "the tool was gone")
+            line.begin(at, UNKNOWN, "the tool did not run")
         else:
             line.begin(at, JOINING, "no host observes source yet")
     return Lane("dest, for clients", "ensemble", tuple(line.spans))

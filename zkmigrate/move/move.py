@@ -55,7 +55,9 @@ def dependent_of(playbook: Playbook) -> AnyDependent:
     Raises UsageError if the runbook does not move a dependent.
     """
     if not isinstance(playbook, Move):
-        raise UsageError(f"{playbook.id} moves nothing that uses ZooKeeper; --playbook names another runbook")
+        raise UsageError(
+            f"{playbook.id} moves no system that uses ZooKeeper; --playbook names another runbook"
+        )
     return playbook.dependent
 
 
@@ -118,8 +120,8 @@ def move(
                 rehearsal=True,
                 unnoticed=f"nothing, no {words.one} uses dest yet",
                 window=window,
-                skip="nobody has tried dest's configs, rights and start; how long the window will be is not "
-                "known, and the way back counts with policy.way_back_s",
+                skip="dest's configs, rights and start stay untested; the length of the window is not "
+                "known, and the way back is assumed to take policy.way_back_s",
             ),
             Stage(
                 "roll",

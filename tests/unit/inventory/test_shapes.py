@@ -181,7 +181,7 @@ def test_a_playbook_that_names_no_roles_changes_no_host_and_shows_all() -> None:
     assert (silent.changed(known), silent.witnesses(known)) == ((), ())
     assert not silent.tells_all(known)
     assert silent.without(known, ("broker1",)) is known
-    with pytest.raises(UsageError, match="a run of p does not go on without a host"):
+    with pytest.raises(UsageError, match="a run of p cannot continue without a host"):
         _refuse_no_broker(known, silent, "broker1")
 
 

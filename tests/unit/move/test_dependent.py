@@ -136,7 +136,7 @@ def test_every_dependent_has_the_checks_of_its_members_in_its_own_words() -> Non
         "dest.foreign-client",
     ]
     (left,) = (c for c in preflight.checks(Nothing()) if c.id == "keeper.left-source")
-    assert left.claim == "the keeper is no client of source any more"
+    assert left.claim == "the keeper is no longer a client of source"
     assert len({check.id for check in CHECKS}) == len(CHECKS), "those that Kafka names come once"
 
 

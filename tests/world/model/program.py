@@ -184,7 +184,7 @@ def names_source(host: Host) -> bool:
 
 def _guard(host: Host) -> str:
     if host.phase == "sealed":
-        return "this host is sealed: go or unseal decides"
+        return "this host is sealed; possible now: go, unseal"
     if host.phase in ("go", "started", "checked", "open") and names_source(host):
         return f"phase {host.phase} and the config names source"
     return ""

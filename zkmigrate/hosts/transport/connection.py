@@ -243,7 +243,7 @@ class Connection:
     def _open_session(self, end: float) -> paramiko.Channel:
         left = end - time.monotonic()
         if left <= 0:
-            raise TransportError(self.host, "timeout", "the deadline was over before it could start")
+            raise TransportError(self.host, "timeout", "the deadline was over before the command could start")
         try:
             return self._transport.open_session(timeout=left)
         except (paramiko.SSHException, OSError, EOFError) as error:

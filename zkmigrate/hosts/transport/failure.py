@@ -18,7 +18,7 @@ class TransportError(HostError):
 
     def __init__(self, host: str, cause: Cause, why: str, *, outcome_unknown: bool = False) -> None:
         note = (
-            "; it is unknown whether it was done. Check the host before you repeat it"
+            "; it is unknown whether the request was done. Check the host before you repeat the request"
             if outcome_unknown
             else ""
         )

@@ -142,7 +142,7 @@ class Program:
             raise TransportError(
                 host,
                 "garbled",
-                f"mktemp printed {path[:80]!r}. Needed: a login shell that prints nothing of its own",
+                f"mktemp printed {path[:80]!r}. Needed: a login shell that prints nothing by itself",
             )
         return path
 

@@ -159,7 +159,9 @@ class Transport:
             except (paramiko.SSHException, OSError, EOFError) as error:
                 if _dropped(error):
                     raise _Dropped(str(error) or "connection closed") from error
-                raise TransportError(login.name, "failed", f"it shows no host key: {error}") from error
+                raise TransportError(
+                    login.name, "failed", f"the host presents no host key: {error}"
+                ) from error
             finally:
                 session.close()
 
@@ -168,7 +170,9 @@ class Transport:
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         if not lock.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
-            raise TransportError(login.name, "timeout", "another connect to it has not ended yet")
+            raise TransportError(
+                login.name, "timeout", "another connection attempt to this host has not ended yet"
+            )
         try:
             found = self._open.get(key)
             if found is not None and found.alive:
@@ -218,7 +222,7 @@ class Transport:
                 login.name,
                 "refused",
                 f"the connection was dropped {attempts} times before login ({error}). sshd may limit "
-                "bursts (MaxStartups). From OpenSSH 9.8 on it blocks an address for a while after failed "
+                "bursts (MaxStartups). From OpenSSH 9.8 on sshd blocks an address for a while after failed "
                 "logins (PerSourcePenalties). Or the server is not an sshd. Next: wait a minute and try "
                 "again",
             ) from error
@@ -304,7 +308,7 @@ class Transport:
             return TransportError(host, "denied", why)
         if isinstance(error, paramiko.BadHostKeyException):
             why = (
-                f"host key changed: it shows {fingerprint(error.key)}, {pins} has "
+                f"host key changed: the host shows {fingerprint(error.key)}, {pins} has "
                 f"{fingerprint(error.expected_key)}; another machine may have the address {login.address}. "
                 "Next: find out which key is right"
             )

@@ -35,7 +35,7 @@ class Reject(paramiko.MissingHostKeyPolicy):
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:  # noqa: ARG002
         raise UnknownHostKey(
-            f"it shows the key {fingerprint(key)}, but known_hosts has no key for {hostname}"
+            f"the host shows the key {fingerprint(key)}, but known_hosts has no key for {hostname}"
         )
 
 

@@ -92,7 +92,9 @@ class Ensemble:
         try:
             return Mark.decode(data, stat.version, stat.czxid)
         except ValueError as error:
-            raise RefusedError(f"{path}: {error}. Needed: find its owner, and delete it") from None
+            raise RefusedError(
+                f"{path}: {error}. Next: find the znode's owner, and delete the znode"
+            ) from None
 
     def begin(self, mark: Mark) -> None:
         """Create the marker. Raises RefusedError if it exists already or the chroot does not exist."""
@@ -112,7 +114,7 @@ class Ensemble:
             try:
                 self.client.delete_async(path, version=mark.version).get(timeout=ANSWER_S)
             except (NoNodeError, BadVersionError) as error:
-                raise RefusedError(f"{path} was changed by somebody else: {type(error).__name__}") from None
+                raise RefusedError(f"{path} was changed by another client: {type(error).__name__}") from None
 
     def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: TokenBucket) -> Mark:
         """Replay the transactions after ``mark.done`` and return the new mark.
@@ -198,7 +200,7 @@ class _InFlight:
             if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN):
                 return _unfit(again, request, result)
         where = f"{format_zxid(again.zxid)}: {self.marker}"
-        return f"{where} was changed by somebody else. Needed: one replay at a time"
+        return f"{where} was changed by another client. Needed: one replay at a time"
 
 
 def _unfit(again: Again, request: Request, error: Exception) -> str:
@@ -289,10 +291,11 @@ def _altered(source: Ensemble, reader: Reader, change: BeginReplay | ReplayTrans
         raise RefusedError(f"{marker_of(change.chroot)} does not exist: no replay has begun")
     upto = parse_zxid(change.upto)
     if mark.done >= upto:
-        return f"{mark.version} transactions are done"
+        return f"{mark.version} transactions are replayed"
     transactions = reader.read(change.disk, cut, mark.done, upto)
     if not transactions or transactions[-1][1] != change.fingerprint:
         raise RefusedError(
-            f"the disk of {change.disk} does not hold what was planned up to {change.upto}; nothing was sent"
+            f"the disk of {change.disk} does not hold the planned transactions up to "
+            f"{change.upto}; nothing was sent"
         )
-    return f"{source.replay(transactions, mark, TokenBucket(_RATE, 1)).version} transactions are done"
+    return f"{source.replay(transactions, mark, TokenBucket(_RATE, 1)).version} transactions are replayed"

@@ -171,7 +171,7 @@ class KafkaDependent:
         if view is None:
             return self.why_silent(own)
         behind = len(out_of_sync(view, frozenset()))
-        return f"{behind} are not" if behind else ""
+        return f"{behind} are not in sync" if behind else ""
 
     def ending(self, inventory: Inventory) -> Ending:
         """Return the election of preferred leaders, because each restart moves leaders off a broker."""
@@ -243,12 +243,12 @@ KAFKA = KafkaDependent()
 
 MEANINGS = meanings(
     """
-    verify.registered: A broker is not registered on dest after the door opened. Cause: Its session ended,
-    or it still looks for source. To do: Look at that broker's log and its zookeeper.connect. Restart it
-    if it does not come back.
+    verify.registered: A broker is not registered on dest after clients were let in. Cause: Its session ended,
+    or the broker still tries to reach source. To do: Check that broker's log and its zookeeper.connect.
+    Restart the broker if it does not come back.
 
-    verify.isr: A partition is not fully in sync after the door opened. Cause: A follower is still
-    catching up, or its broker is down. To do: Wait. If it lasts, look at the broker that holds the
-    missing replica.
+    verify.isr: A partition is not fully in sync after clients were let in. Cause: A follower is still
+    catching up, or its broker is down. To do: Wait. If the partition stays behind, check the broker that
+    holds the missing replica.
     """
 )

@@ -28,7 +28,7 @@ from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
 
 CONNECT = "zookeeper.connect"
-NOT_READ = Absent("no run that opened dest's door recorded where to start")
+NOT_READ = Absent("no run that let clients into dest has recorded where to start")
 
 
 @dataclass(frozen=True)

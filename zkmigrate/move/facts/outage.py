@@ -78,7 +78,7 @@ class BrokerState:
         if not isinstance(self.properties, Seen):
             return str(self.properties)
         if self.connect is None:
-            return "its zookeeper.connect cannot be read safely"
+            return "its zookeeper.connect cannot be parsed safely"
         return all_unresolved(self.resolved, host)
 
 

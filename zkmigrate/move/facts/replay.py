@@ -248,7 +248,7 @@ class ReplayDisks:
         return next(side for side in self.dests if side.name == found.dest)
 
     def _one_history(self, dest: Side, ends: dict[str, int]) -> Condition:
-        claim = "the disks of dest hold one history, and the newest of them is read"
+        claim = "the disks of dest hold one history, and the newest disk is read"
         parted = []
         for other in self.dests:
             if other is not dest:
@@ -265,7 +265,9 @@ class ReplayDisks:
         if buckets:
             counted = f"{theirs.znodes} znodes on source and {at_cut.znodes} on dest"
             seen = f"{counted}; {len(buckets)} parts of the tree differ"
-        return Condition("cut.same", "the subtree was the same on both at the cut", not buckets, seen)
+        return Condition(
+            "cut.same", "the subtree was the same on source and dest at the cut", not buckets, seen
+        )
 
     def _untouched(self, found: ReplayScope, at_cut: Sums) -> Condition:
         claim = "only expiries have changed the subtree on source since the cut"
@@ -376,9 +378,12 @@ def _in_sync(replicas: Replicas) -> tuple[bool, str]:
     if replicas.short is None:
         return True, f"{counted}, all in sync to the end"
     if not replicas.whole:
-        return False, f"never since the last broker started; of {counted} these lack a replica: {some}{more}"
+        return (
+            False,
+            f"not in sync since the last broker started; of {counted} these lack a replica: {some}{more}",
+        )
     before_s = (replicas.left.time_ms - replicas.short.time_ms) / 1000
-    seen = f"of {counted} the first lacked a replica {before_s:.1f} s before the first broker left"
+    seen = f"{counted}; the first replica fell out of sync {before_s:.1f} s before the first broker left"
     return before_s <= STOPPING_S, seen
 
 
@@ -391,7 +396,7 @@ def _cut(dest: Side, reach: Reach) -> int:
     cut = reach.zxid if common is None else common
     why = reach.unproved
     if not why and own is None:
-        why = f"it is at {format_zxid(reach.newest)}, and its log holds no transaction of its own"
+        why = f"the disk is at {format_zxid(reach.newest)}, and its log holds no transaction of dest alone"
     elif not why and own is not None and epoch(own) <= epoch(cut):
         why = f"its log continues with {format_zxid(own)} in the epoch of {format_zxid(cut)}"
     if why:
@@ -401,15 +406,15 @@ def _cut(dest: Side, reach: Reach) -> int:
 
 MEANINGS = meanings(
     """
-    dest.one-history: A disk of dest holds another history than the others. Cause: A dest server continued
-    alone. It is not certain what happened. To do: Repair forward instead. Keep the logs of that host.
+    dest.one-history: A disk of dest holds another history than the other disks. Cause: A dest server probably
+    continued alone. To do: Repair forward instead. Keep the logs of that host.
 
     cut.same: The subtree differed between source and dest at the cut. Cause: A replay can start only from
     equal trees. To do: Repair forward instead. Compare with zkmigrate prove digest.
 
-    source.untouched: A client has written under the chroot on source since the cut. Cause: A broker or a
-    tool still uses source. The replay would overwrite its writes, or stop half way. To do: Find the
-    writer with zkmigrate writers and decide which state counts.
+    source.untouched: A client has written under the chroot on source since the cut. Cause: A broker or a tool
+    still uses source. The replay would overwrite its writes, or stop half way. To do: Find the writer with
+    zkmigrate writers, and decide which ensemble's state to keep.
 
     source.at-rest: A session owns a part of the subtree on source. Cause: A broker or a tool uses source.
     The subtree must not change during the replay. To do: Stop that client.

@@ -39,10 +39,10 @@ class Tenant:
         """Return the client's sessions and their ephemerals as text. first: the paths to name first."""
         count = self.sessions
         what = "connected" if count is None else "1 session" if count == 1 else f"{count} sessions"
-        what += f" beside {self.beside}'s own" if self.beside else ""
+        what += f" in addition to those of {self.beside}" if self.beside else ""
         owns = (*first, *(path for path in self.owns if path not in first))
         more = f" and {len(owns) - LISTED} more" if len(owns) > LISTED else ""
-        named = f"owns {', '.join(owns[:LISTED])}{more}" if owns else "owns nothing"
+        named = f"owns {', '.join(owns[:LISTED])}{more}" if owns else "owns no ephemeral"
         return f"{what} on {', '.join(self.at)}, {named}"
 
 

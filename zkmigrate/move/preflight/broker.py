@@ -27,7 +27,7 @@ _KRAFT = ("process.roles", "controller.quorum.voters", "zookeeper.metadata.migra
 _CORRECT_FILE = "correct kafka.config in migration.yml"
 
 
-@check("kafka.config", "server.properties is the file of this broker, and names the chroot", Scope.BROKERS)
+@check("kafka.config", "server.properties belongs to this broker and names the chroot", Scope.BROKERS)
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. The roll edits zookeeper.connect in server.properties. That must be the broker's own plain file,
     with this key on one line of its own.
@@ -116,7 +116,7 @@ def security(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(reading, "server.properties, readable through sudo", host)
 
 
-@check("kafka.authorizer", "the authorizer has no ZooKeeper of its own", Scope.BROKERS, BEFORE_ROLL)
+@check("kafka.authorizer", "the authorizer uses the same ZooKeeper as the broker", Scope.BROKERS, BEFORE_ROLL)
 def authorizer(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. With authorizer.zookeeper.url Kafka keeps its ACLs outside the chroot. The roll does not edit
     that key, so the authorizer would still use source after the cut-over.
@@ -159,8 +159,8 @@ def kraft(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "kafka.started-with", "the broker runs with that file, and nothing overrides it", Scope.BROKERS,
-    BEFORE_ROLL,
+    "kafka.started-with", "the broker runs with the file of kafka.config, and nothing overrides it",
+    Scope.BROKERS, BEFORE_ROLL,
 )  # fmt: skip
 def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. A broker may run with another file, with --override zookeeper.connect, or in a container that
@@ -193,8 +193,8 @@ def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "kafka.only-place", "nothing else sets zookeeper.connect when the broker starts again", Scope.BROKERS,
-    BEFORE_ROLL,
+    "kafka.only-place", "only server.properties sets zookeeper.connect when the broker starts again",
+    Scope.BROKERS, BEFORE_ROLL,
 )  # fmt: skip
 def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. Another file that sets zookeeper.connect undoes the roll's edit at the next start. The check reads
@@ -231,7 +231,7 @@ def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Review the change, or restart this broker by itself first.
     """
     k = of_kafka(e)
-    needed = "a file older than the process"
+    needed = "a file last changed before the process started"
     for host, broker in k.brokers.items():
         entry, started = broker.entry, broker.started
         if not isinstance(entry, Seen):
@@ -241,12 +241,12 @@ def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
         else:
             late = entry.value.changed_ns / 1e9 - started
             seen = f"changed {_span(abs(late))} {'after' if late > 0 else 'before'} the broker's start"
-            moves = ("look at what was changed, or restart this broker by itself first",)
+            moves = ("review the change, or restart this broker by itself first",)
             yield Judged(late <= _TICK_S, seen, needed, host, moves)
 
 
 @check(
-    "kafka.stop-timeout", "the broker's unit gives its controlled shutdown the time that it may take",
+    "kafka.stop-timeout", "TimeoutStopSec of the broker's unit is long enough for a controlled shutdown",
     Scope.BROKERS, BEFORE_ROLL, Severity.WARN,
 )  # fmt: skip
 def stop_timeout(c: Context, e: Evidence) -> Iterator[Judged]:

@@ -57,9 +57,7 @@ Decide: TypeAlias = Callable[[Context, Evidence], Iterable[Judged]]
 AT_FIRST = (Gate.PREFLIGHT,)
 ALWAYS = (Gate.PREFLIGHT, Gate.ROLL, Gate.CUTOVER)
 JOINED = (Gate.ROLL, Gate.CUTOVER)
-NOT_HEARD = (
-    "see why it does not answer: is it up, is its address right, does a firewall let this machine through"
-)
+NOT_HEARD = "find out why the host does not answer: is it up, is its address right, does a firewall block it"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ If it is further ahead, the check does not use the times that source reports.
 
 
 @check(
-    "kafka.admin-work", "no topic is being deleted and no leader election is ordered", Scope.CLUSTER, JOINED
+    "kafka.admin-work", "no topic is being deleted and no leader election is requested", Scope.CLUSTER, JOINED
 )
 def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P28. Deletions and elections go through the controller, which the roll restarts and the window cuts
@@ -39,8 +39,11 @@ def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
     deleting, electing = _chroot(e).deleting, _chroot(e).electing
     if isinstance(deleting, Seen) and isinstance(electing, Seen):
         found = [f"Kafka is deleting {_few(deleting.value)}"] if deleting.value else []
-        found += ["somebody has ordered an election of preferred leaders"] if electing.value else []
-        moves = ("wait until it has ended", "if it never ends: see which broker of these topics is down")
+        found += ["somebody has requested an election of preferred leaders"] if electing.value else []
+        moves = (
+            "wait until the deletion or election has ended",
+            "if it does not end: find the broker of these topics that is down",
+        )
         yield Judged(not found, "; ".join(found) or "neither", needed, moves=moves)
     else:
         yield unseen(electing if isinstance(deleting, Seen) else deleting, needed)
@@ -70,12 +73,16 @@ def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
     recent = sorted(name for name, at in changed.value.items() if e.at - at / 1000 < QUIET_S)
     names = f": {_few(recent)}" if recent else ""
     seen = f"{len(recent)} of {len(changed.value)} partitions changed leader or ISR in the last "
-    moves = ("wait until it is quiet, and find the broker that these partitions share",)
+    moves = ("wait until no leader and no ISR changes, and find the broker that these partitions share",)
     yield Judged(not recent, f"{seen}{QUIET_S // 60} minutes{names}", needed, moves=moves)
 
 
 @check(
-    "kafka.tools", "nothing but Kafka keeps its state under the chroot", Scope.CLUSTER, JOINED, Severity.WARN
+    "kafka.tools",
+    "no system other than Kafka keeps state under the chroot",
+    Scope.CLUSTER,
+    JOINED,
+    Severity.WARN,
 )
 def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P35. A tool (CMAK, Cruise Control, Burrow) or script with source's addresses goes on writing to source
@@ -91,12 +98,12 @@ def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
         return
     found = list(strangers.value[:LISTED]) + (["…"] if len(strangers.value) > LISTED else [])
     found += [f"{len(groups.value)} consumer groups: {_few(groups.value)}"] if groups.value else []
-    moves = ("give each of these dest's connect string before the cut-over, or stop it",)
+    moves = ("give each of these tools dest's connect string before the cut-over, or stop the tool",)
     yield Judged(not found, ", ".join(found) or "none", needed, moves=moves)
 
 
 @check(
-    "kafka.writers", "nobody but brokers has written under the chroot lately", Scope.CLUSTER,
+    "kafka.writers", "only brokers have written under the chroot recently", Scope.CLUSTER,
     (Gate.PREFLIGHT, Gate.CUTOVER), Severity.WARN,
 )  # fmt: skip
 def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
@@ -108,13 +115,13 @@ def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Find the writer. Before the cut-over give it dest's connect string, or stop it.
     """
     k = of_kafka(e)
-    needed = "none, or each of them given dest's addresses"
+    needed = "no other writer, or each writer given dest's addresses"
     if not isinstance(k.written, Seen):
         yield unseen(k.written, needed)
         return
     found = k.written.value
     span = f"in the last {found.hours:.1f} hours" if found.hours >= 1 else "in the last hour"
-    moves = ("find out what it is, and give it dest's connect string before the cut-over, or stop it",)
+    moves = ("find the writer, and give it dest's connect string before the cut-over, or stop it",)
     for stranger in found.strangers:
         yield Judged(False, f"{stranger.what} {span}", needed, stranger.session, moves)
     if found.hole:

@@ -49,7 +49,7 @@ def empty(c: Context, e: Evidence) -> Iterator[Judged]:
             "no data and no acceptedEpoch or currentEpoch",
             host,
             (
-                f"if this host was never part of anything: empty version-2 in {directories}",
+                f"if this host never belonged to an ensemble: empty version-2 in {directories}",
                 "correct dest.data_dir in migration.yml",
             ),
         )
@@ -99,12 +99,14 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
             needed = f"{needed}; no myid file, or the same number in it"
             moves = (
                 f"if the host is in use as server {there}: take another host",
-                "else remove its myid file",
+                "otherwise remove its myid file",
             )
             yield Judged(there in (None, str(host.myid)), seen, needed, host.name, moves)
 
 
-@check("dest.jute-maxbuffer", "the dest host takes the largest znode that source holds or allows", Scope.DEST)
+@check(
+    "dest.jute-maxbuffer", "the dest host accepts the largest znode that source holds or allows", Scope.DEST
+)
 def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P12. One znode above dest's jute.maxbuffer, of any tenant, makes the observer reconnect hundreds of
     times a second. So dest's value must reach source's limit and the largest znode that exists.
@@ -202,7 +204,7 @@ def _bounds_unknown(reading: Reading[ZooConfig]) -> str:
 
 
 @check(
-    "dest.disk", "the dest host has room for the data, its image and what is written meanwhile", Scope.DEST,
+    "dest.disk", "the dest host has space for the data, its image and new writes", Scope.DEST,
     ALWAYS,
 )  # fmt: skip
 def disk(c: Context, e: Evidence) -> Iterator[Judged]:
@@ -248,7 +250,7 @@ def _never_made(c: Context, e: Evidence, host: str, facts: HostFacts) -> str:
     clients = {tenant.address for tenant in e.tenants.found}
     known = " ".join(sorted(addresses(c.inventory.dest_host(host)) & clients))
     client = f"; {known} is a client of source" if known else ""
-    return f"nor has it zoo.cfg or the service: is it the right host?{client}"
+    return f"it also has no zoo.cfg and no such service: is it the right host?{client}"
 
 
 @check("dest.observing", "the dest host observes source and serves", Scope.DEST, JOINED)
@@ -286,7 +288,7 @@ def members(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check(
     "dest.cluster-id",
-    "seen through the dest host, the chroot holds this {system} cluster",
+    "the chroot, as seen through the dest host, holds this {system} cluster",
     Scope.DEST,
     JOINED,
 )
@@ -301,7 +303,7 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
         words = e.dependent.words
         moves = (
             f"correct {words.kind}.chroot in migration.yml",
-            "if it is right: wait until dest has caught up",
+            "if the chroot is right: wait until dest has caught up",
         )
         if isinstance(reading, Unknown):
             yield unseen(reading, wanted, host)
@@ -326,12 +328,12 @@ def version(_c: Context, e: Evidence) -> Iterator[Judged]:
     sources = sorted({r.value.version.number for r in e.source.servers.values() if isinstance(r, Seen)})
     for host, reading in e.dest.servers.items():
         if not sources:
-            yield Judged(None, "no source server tells its version", NEEDED, host)
+            yield Judged(None, "no source server reports its version", NEEDED, host)
         elif isinstance(reading, Seen):
             own = reading.value.version.number
             held = all((number, own) in known for number in sources)
             seen = f"{', '.join(sources)} to {own}"
-            yield Judged(held, seen, NEEDED, host, ("look closely at what the rehearsal found",))
+            yield Judged(held, seen, NEEDED, host, ("study the findings of the rehearsal closely",))
         else:
             yield unseen(reading, NEEDED, host)
 
@@ -345,7 +347,7 @@ It is a fifth of a gigabit link, to be safe.
 SYNC_FACTOR = 2
 
 
-@check("dest.init-limit", "a dest host can take all of source's data before it is given up", Scope.CLUSTER,
+@check("dest.init-limit", "a dest host can receive all of source's data within initLimit", Scope.CLUSTER,
        severity=Severity.WARN)  # fmt: skip
 def init_limit(c: Context, e: Evidence) -> Iterator[Judged]:
     """P09. A leader waits initLimit ticks for a learner to take the snapshot. Then it drops the learner,
@@ -380,7 +382,13 @@ def _sync_ms(config: Reading[ZooConfig]) -> int | None:
     return config.value.init_ms if isinstance(config, Seen) else None
 
 
-@check("dest.latency", "dest's servers and their disks keep up", Scope.DEST, JOINED, severity=Severity.WARN)
+@check(
+    "dest.latency",
+    "dest's servers and their disks answer quickly enough",
+    Scope.DEST,
+    JOINED,
+    severity=Severity.WARN,
+)
 def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P18. After the reform every write waits for a majority of these disks. The check works as
     source.latency does. ZooKeeper 3.5 does not report fsync times in mntr; there the check reads the

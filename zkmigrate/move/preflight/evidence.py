@@ -330,7 +330,7 @@ def _seconds(told: Reading[str]) -> Reading[float]:
         return told
     text = told.value.strip()
     if not re.fullmatch(r"[0-9]{1,12}\.[0-9]{1,9}", text):
-        return Unknown("garbled", f"date answered {told.value[:80]!r}")
+        return Unknown("garbled", f"the command date answered {told.value[:80]!r}")
     return Seen(float(text))
 
 

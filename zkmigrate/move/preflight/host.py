@@ -73,7 +73,7 @@ def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
         *c.inventory.dest.hosts,
         *e.dependent.members(c.inventory),
     )
-    needed = "no address of a host of another name"
+    needed = "no address that another host of the inventory has"
     for host, facts in e.facts.items():
         if not isinstance(facts, Seen):
             yield unseen(facts, needed, host)
@@ -81,7 +81,7 @@ def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
         here = {a for text in facts.value.addresses for a in numeric(text)}
         others = [f"{p.name} ({a})" for p in parts if p.name != host for a in sorted(addresses(p) & here)]
         moves = ("correct migration.yml", "give each its own machine: this layout is not supported")
-        seen = f"it is also {', '.join(others)}" if others else "none"
+        seen = f"it has the address of {', '.join(others)} too" if others else "none"
         yield Judged(not others, seen, needed, host, moves)
 
 
@@ -109,7 +109,7 @@ def tools(c: Context, e: Evidence) -> Iterator[Judged]:
         )
 
 
-@check("host.own-links", "no link of another account leads to where zkm-host writes", Scope.OWN, ALWAYS)
+@check("host.own-links", "no other account can redirect the files that zkm-host writes", Scope.OWN, ALWAYS)
 def own_links(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. An account that may change a link could redirect what root writes. So zkm-host refuses such a
     link when it writes the config or the image.
@@ -118,7 +118,7 @@ def own_links(_c: Context, e: Evidence) -> Iterator[Judged]:
     link.
     """
     moves = ("name the directory by its real path in migration.yml", "let root own the directory of the link")
-    needed = "links only where root alone could have made them"
+    needed = "only links that root alone could have made"
     for host, facts in e.facts.items():
         if isinstance(facts, Seen):
             refused = facts.value.refused
@@ -142,13 +142,15 @@ def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(facts, "ss -K works", host)
             continue
         works = facts.value.socket_kill
-        seen = {True: "ss -K works", False: "ss -K ends nothing", None: "could not be tried (no nc)"}[works]
+        seen = {True: "ss -K works", False: "ss -K ended no connection", None: "could not be tried (no nc)"}[
+            works
+        ]
         untried = works is None
         moves = ("install netcat-openbsd" if untried else "use a kernel with CONFIG_INET_DIAG_DESTROY",)
         yield Judged(works, seen, "ss -K works", host, moves)
 
 
-@check("host.rules", "no rule stands above ours, and none of ours is left over", Scope.DEST, ALWAYS)
+@check("host.rules", "no rule is above zkm-host's rules, and no earlier run left rules", Scope.DEST, ALWAYS)
 def rules(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. zkm-host's chain must be first in INPUT and OUTPUT: a rule above it that accepts ESTABLISHED would
     let fenced clients through. Before ARM no chain of zkm-host may exist; later the chain must be the
@@ -166,9 +168,15 @@ def rules(c: Context, e: Evidence) -> Iterator[Judged]:
         seen = f"INPUT {states[0]}, OUTPUT {states[1]}; IPv6 {states[2]}, {states[3]}"
         held = None if "unknown" in states else _absent(status.value) or status.value.rules_on_top
         moves: tuple[str, ...] = ("install iptables and ip6tables",) if held is None else ()
-        moves += ("find what puts rules above ours, and stop it",) if "present" in states else ()
-        moves += ("find what changes our rules, and stop it",) if "changed" in states else ()
-        yield Judged(held, seen, "no chain of ours, or ours on top", host, moves or (_SOME_LEFT,))
+        moves += (
+            ("find the program that puts rules above zkm-host's, and stop it",) if "present" in states else ()
+        )
+        moves += (
+            ("find the program that changes zkm-host's rules, and stop it",) if "changed" in states else ()
+        )
+        yield Judged(
+            held, seen, "no chain of zkm-host, or its chain as the first rule", host, moves or (_SOME_LEFT,)
+        )
 
 
 _SOME_LEFT = "roll back the run whose rules are left: zkmigrate status"
@@ -182,7 +190,7 @@ GUARD = b"zkm-host guard"
 
 
 @check(
-    "host.commands", "the inventory's own commands can be run and tell whether the service runs", Scope.OWN
+    "host.commands", "the inventory's own commands can be run and report whether the service runs", Scope.OWN
 )
 def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
     """This check applies only if the inventory gives commands. With a wrong status command a server could be
@@ -206,14 +214,17 @@ def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(status, needed, host)
             continue
         state, pid = status.value.unit_state, status.value.unit_pid
-        seen = f"{state}, {f'process {pid} listens' if pid else 'nobody listens'}"
-        moves = ("let the status command exit 0 exactly as long as the service's process is there",)
+        seen = f"{state}, {f'process {pid} listens' if pid else 'no process listens'}"
+        moves = ("let the status command exit 0 exactly while the service's process exists",)
         held = None if state == "unknown" else (state, bool(pid)) == (wanted, wanted == "active")
         yield Judged(held, seen, needed, host, moves)
 
 
 @check(
-    "host.start-guard", "nobody can start ZooKeeper on a sealed dest host", Scope.DEST, severity=Severity.WARN
+    "host.start-guard",
+    "ZooKeeper cannot be started on a sealed dest host",
+    Scope.DEST,
+    severity=Severity.WARN,
 )
 def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
     """Under systemd zkm-host puts a guard into the unit. With the inventory's own commands only zkm-host
@@ -223,10 +234,10 @@ def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Let the start command call `zkm-host guard` first and end if that fails. Or switch off everything
     else that starts ZooKeeper, until finalize.
     """
-    needed = f"a start command that asks `{GUARD.decode()}`, or nobody else who starts ZooKeeper"
+    needed = f"a start command that runs `{GUARD.decode()}`, or nothing else that starts ZooKeeper"
     moves = (
         f"let the start command begin with: {zkm_host.ASK_GUARD}",
-        "or switch off, until finalize, whatever else starts ZooKeeper: a supervisor, cron, the boot",
+        "or switch off everything else that starts ZooKeeper until finalize: supervisors, cron, boot scripts",
     )
     for host, script in e.own.start_scripts.items():
         if not isinstance(script, Seen):
@@ -270,7 +281,7 @@ def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(not busy, ", ".join(busy) or "none", "none", host, moves)
 
 
-@check("host.unit", "the service's unit is there, and in the state it should be in", Scope.OWN)
+@check("host.unit", "the service's unit is loaded and in the expected state", Scope.OWN)
 def unit(c: Context, e: Evidence) -> Iterator[Judged]:
     """This check applies only with systemd. The unit's name may be wrong, or the unit may be masked. A {one}
     must run under its unit; dest's ZooKeeper must not run yet.
@@ -295,7 +306,7 @@ def unit(c: Context, e: Evidence) -> Iterator[Judged]:
         if load == "masked":
             moves = (
                 f"systemctl unmask {service.unit}",
-                "if another unit is meant: correct it in migration.yml",
+                "if the service has another unit: correct the unit in migration.yml",
             )
         elif load == "loaded":
             moves = (f"start the {e.dependent.words.one}" if member else "stop ZooKeeper on this host",)
@@ -303,8 +314,8 @@ def unit(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(held, f"{service.unit} {load}, {state}", needed, host, moves)
 
 
-@check("host.keepers", "nothing else on the host restarts the service or writes its files", Scope.OWN, ALWAYS,
-       Severity.WARN)  # fmt: skip
+@check("host.keepers", "no other software on the host restarts the service or writes its files", Scope.OWN,
+       ALWAYS, Severity.WARN)  # fmt: skip
 def keepers(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P21. A configuration agent restores a config that the move has changed. A supervisor, a timer or cron
     starts a service that must stay down. The check looks for processes, enabled units and cron files of
@@ -314,9 +325,9 @@ def keepers(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Switch this software off on the host until the move is finalized, or see that it leaves the service
     alone.
     """
-    needed = "none, or switched off for this service until finalize"
+    needed = "no such software, or switched off for this service until finalize"
     moves = (
-        "switch it off on this host until the move is finalized, or see that it leaves the service alone",
+        "switch that software off here until the move is finalized, or make sure it leaves the service alone",
     )
     for host, around in e.around.items():
         facts = e.facts[host]

@@ -18,7 +18,7 @@ from zkmigrate.runbook.model.finding import Severity
 from zkmigrate.runbook.model.step import Context
 
 LISTED = 5
-BROKERS_ANSWER = "an answer of the brokers"
+BROKERS_ANSWER = "an answer from the brokers"
 
 
 @check("kafka.brokers", "exactly the brokers of the inventory are registered", Scope.CLUSTER, ALWAYS)
@@ -76,22 +76,24 @@ def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Wait for an election. Restart a broker that names another controller.
     """
     k = of_kafka(e)
-    needed = "a registered broker, the same in ZooKeeper as by the brokers' answer"
+    needed = "a registered broker, the same in ZooKeeper as in the brokers' answer"
     if not isinstance(k.view, Seen):
         yield unseen(k.view, BROKERS_ANSWER)
         return
     id, moves = (k.view.value.controller, ("wait until a controller is elected", "look at the brokers' logs"))
     if id not in k.view.value.brokers:
-        seen = f"the brokers name {id}, which is not registered" if id >= 0 else "the brokers name none"
+        seen = (
+            f"the brokers name {id}, which is not registered" if id >= 0 else "the brokers name no controller"
+        )
         yield Judged(False, seen, needed, moves=moves)
     elif k.chroot is None:
-        yield Judged(True, f"broker {id} by the brokers' answer", needed)
+        yield Judged(True, f"broker {id}, as the brokers answer", needed)
     elif isinstance(k.chroot.controller, Seen):
         registered = k.chroot.controller.value.broker
         seen = f"broker {id}" if registered == id else f"the brokers name {id}, ZooKeeper names {registered}"
         yield Judged(registered == id, seen, needed, moves=moves)
     elif isinstance(k.chroot.controller, Absent):
-        yield Judged(False, f"the brokers name {id}, ZooKeeper names none", needed, moves=moves)
+        yield Judged(False, f"the brokers name {id}, ZooKeeper names no controller", needed, moves=moves)
     else:
         yield unseen(k.chroot.controller, needed)
 
@@ -110,7 +112,7 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
             "correct kafka.cluster_id in migration.yml",
             "if another cluster is to be moved: correct the addresses in kafka.brokers",
         )
-        yield Judged(id == needed, f"they belong to {id or 'none'}", needed, moves=moves)
+        yield Judged(id == needed, f"the brokers belong to {id or 'no cluster'}", needed, moves=moves)
     else:
         yield unseen(k.view, needed)
 
@@ -170,7 +172,7 @@ def _topics(
     topics = sorted({p.topic for p in wrong})
     if not topics or not isinstance(k.view, Seen):
         yield from _partitions(e, (), "", needed, moves)
-    accept = "accept its pause during each restart: name the topic under accept in migration.yml"
+    accept = "accept that the topic pauses during each restart: name it under accept in migration.yml"
     for topic in topics:
         yield Judged(False, seen, needed, topic, (*moves, accept))
 
@@ -187,7 +189,7 @@ def replication(_c: Context, e: Evidence) -> Iterator[Judged]:
     yield from _topics(e, single, "a partition has one replica", needed, ("add replicas",))
 
 
-@check("kafka.min-isr", "every partition can lose one broker and still be written", Scope.CLUSTER)
+@check("kafka.min-isr", "every partition accepts writes while one of its brokers is down", Scope.CLUSTER)
 def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P29. With min.insync.replicas equal to the replication factor, acks=all fails while any broker
     restarts.
@@ -201,7 +203,7 @@ def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
         unknown = sorted({p.topic for p in k.view.value.partitions} - set(told))
         if unknown:
             yield Judged(
-                None, f"min.insync.replicas of {', '.join(unknown[:LISTED])} not told", "known for all"
+                None, f"min.insync.replicas of {', '.join(unknown[:LISTED])} is not known", "known for all"
             )
             return
         tight = [
@@ -224,20 +226,20 @@ def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
     k = of_kafka(e)
     if isinstance(k.view, Seen):
         if k.view.value.reassigning is None:
-            told = "brokers before 2.4 do not tell; ZooKeeper is asked"
+            told = "brokers before 2.4 do not report this, so ZooKeeper is read"
             first = k.chroot is None
             yield Judged(None, f"later: {told} at the gate roll" if first else told, "none", later=first)
             return
         names = [f"{topic}-{partition}" for topic, partition in k.view.value.reassigning]
         seen = f"{len(names)} being reassigned: {', '.join(names[:LISTED])}" if names else "none"
-        yield Judged(not names, seen, "none", moves=("wait until it has ended, or cancel it",))
+        yield Judged(not names, seen, "none", moves=("wait until the reassignment has ended, or cancel it",))
     else:
         yield unseen(k.view, BROKERS_ANSWER)
 
 
 @check(
-    "kafka.canary-topic", "the canary's topic is there and fit for every broker", Scope.CLUSTER, ALWAYS,
-    severity=Severity.WARN,
+    "kafka.canary-topic", "the canary's topic exists and has a partition led by each broker", Scope.CLUSTER,
+    ALWAYS, severity=Severity.WARN,
 )  # fmt: skip
 def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
     """This check applies only if kafka.canary_topic names a topic. The canary writes nothing to a broker that
@@ -251,8 +253,8 @@ def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
     topic = c.inventory.kafka.canary_topic
     if topic is None:
         return
-    needed = "in every partition all replicas in sync, two or more, each broker the first of one"
-    moves = (f"make {topic} with a partition for each broker", "or take kafka.canary_topic out")
+    needed = "two or more replicas in each partition, all in sync, and a partition led by each broker"
+    moves = (f"create {topic} with a partition for each broker", "or remove kafka.canary_topic")
     if not isinstance(k.view, Seen):
         yield unseen(k.view, needed)
         return
@@ -264,12 +266,12 @@ def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
     idle = [broker.name for broker in c.inventory.kafka.brokers if broker.id not in first]
     wrong = [f"{p.topic}-{p.partition} is not in sync" for p in own if set(p.isr) != set(p.replicas)]
     wrong += [f"{p.topic}-{p.partition} has one replica" for p in own if len(p.replicas) < 2]
-    wrong += [f"{name} is the preferred leader of none" for name in idle]
+    wrong += [f"{name} is the preferred leader of no partition" for name in idle]
     seen = "; ".join(wrong[:LISTED]) + (f" and {len(wrong) - LISTED} more" if len(wrong) > LISTED else "")
     yield Judged(not wrong, seen or f"{len(own)} partitions", needed, moves=moves)
 
 
-@check("kafka.retired", "a retired broker stays away", Scope.CLUSTER, (Gate.CUTOVER,))
+@check("kafka.retired", "no retired broker has come back", Scope.CLUSTER, (Gate.CUTOVER,))
 def retired(c: Context, e: Evidence) -> Iterator[Judged]:
     """A host that was retired as gone for good may come back with a file that names source. The check reads
     the client lists of all source hosts; kafka.brokers shows whether the broker has registered.
@@ -280,10 +282,16 @@ def retired(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(True, "none retired", NOT_ON_SOURCE)
     for broker in c.retired:
         if e.clients is None:
-            yield Judged(None, "not looked at", NOT_ON_SOURCE, broker.host)
+            yield Judged(None, "not read", NOT_ON_SOURCE, broker.host)
             continue
         held, seen = on_source(broker, e.clients, c.inventory.source_names)
-        yield Judged(held, seen, NOT_ON_SOURCE, broker.host, ("end the broker there, or cut that host off",))
+        yield Judged(
+            held,
+            seen,
+            NOT_ON_SOURCE,
+            broker.host,
+            ("stop the broker on that host, or disconnect the host from the network",),
+        )
 
 
 @check(

@@ -20,7 +20,7 @@ from zkmigrate.runbook.model.step import Context
 LISTED = 5
 
 
-@check("{kind}.left-source", "the {one} is no client of source any more", Scope.BROKERS, (Gate.CUTOVER,))
+@check("{kind}.left-source", "the {one} is no longer a client of source", Scope.BROKERS, (Gate.CUTOVER,))
 def left_source(c: Context, e: Evidence) -> Iterator[Judged]:
     """One {one} left on source splits {system} between two ensembles. The check reads source's cons, else the
     socket lists of source and {many}. If neither can be read, the result is unknown and blocks.
@@ -35,7 +35,7 @@ def _left(member: Member, e: Evidence) -> Judged:
     words, needed = e.dependent.words, "no connection to source"
     moves = (f"{words.again} this {words.one} with {words.key} naming dest",)
     if e.clients is None:
-        return Judged(None, "not looked at", needed, member.name, moves)
+        return Judged(None, "not read", needed, member.name, moves)
     where = e.clients.members[member.name]
     if where:
         return Judged(False, ", ".join(where), needed, member.name, moves)
@@ -46,7 +46,8 @@ def _left(member: Member, e: Evidence) -> Judged:
 
 
 @check(
-    "{kind}.sessions-on-dest", "every session that owns a part of the chroot is a client of dest only",
+    "{kind}.sessions-on-dest",
+    "every session that owns an ephemeral under the chroot is a client of dest only",
     Scope.CLUSTER, (Gate.CUTOVER,),
 )  # fmt: skip
 def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
@@ -56,7 +57,7 @@ def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
 
     To do: Move this client to dest, or stop it. Allow cons in 4lw.commands.whitelist.
     """
-    needed = "in the cons of a dest host, in none of source's"
+    needed = "listed in cons of a dest host and of no source host"
     allow, move = "allow cons in 4lw.commands.whitelist", "move this client to dest, or stop it"
     if e.homes is None or not isinstance(e.sessions, Seen):
         yield unseen(e.sessions, needed, moves=("allow dump in source's 4lw.commands.whitelist",))
@@ -94,7 +95,7 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(True, f"the {words.many} keep no session through the window", "no session to keep")
         return
     if smallest is None:
-        chroot, seen = e.dependent.chroot(c.inventory), "an owner's timeout is not told by any server"
+        chroot, seen = e.dependent.chroot(c.inventory), "no server reports the timeout of an owner"
         moves = ("allow cons in 4lw.commands.whitelist of source and dest",)
         if not e.sessions.value.owners:
             seen = f"no session owns anything under {chroot}"
@@ -109,7 +110,7 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "{kind}.other-clients", "source has no client beside the {many} and the operator", Scope.CLUSTER,
+    "{kind}.other-clients", "source has no clients other than the {many} and the operator", Scope.CLUSTER,
     (Gate.PREFLIGHT, Gate.ROLL), Severity.WARN,
 )  # fmt: skip
 def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
@@ -122,14 +123,14 @@ def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
     Stop a client that owns a part of the chroot, or add it to migration.yml.
     """
     words, chroot = e.dependent.words, e.dependent.chroot(c.inventory)
-    needed = f"each of them known, and none of them {words.system}'s"
+    needed = f"each client known, and none part of {words.system}"
     for tenant in e.tenants.found:
         inside = [path for path in tenant.owns if f"{path}/".startswith(f"{chroot}/")]
         moves = (
             (f"list it as a {words.one}, or stop it: it owns a part of the chroot",)
             if inside
             else (
-                "find out what each is: leave other tenants alone, give "
+                "find out what each client is: leave other tenants alone, give "
                 f"{words.system}'s tools dest's addresses",
             )
         )

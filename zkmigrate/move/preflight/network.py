@@ -53,7 +53,7 @@ def _reached(
         how = reading.value.get(door(*where))
         status = e.statuses[host]
         if how is None:
-            unknown.append(f"{host}{words} not told")
+            unknown.append(f"{host}{words} not reported")
         elif how in fine:
             continue
         elif isinstance(status, Unknown) and status.cause in get_args(NotHeard):
@@ -62,7 +62,7 @@ def _reached(
             wrong.append(f"{host}{words} {how}")
     if unknown and not wrong:
         return Judged(None, "; ".join(unknown), needed, own)
-    return Judged(not wrong, "; ".join(wrong) or f"{len(wanted)} reached", needed, own, (move,))
+    return Judged(not wrong, "; ".join(wrong) or f"{len(wanted)} addresses reached", needed, own, (move,))
 
 
 @check("dest.cut-ends", "the cut ends no connection but ZooKeeper's own", Scope.DEST, ALWAYS, Severity.WARN)
@@ -79,7 +79,7 @@ def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
     everything = c.inventory.policy.cut == "all"
     of = {a: h.name for h in source.hosts for a in addresses(h)}
     own = {p for ports in (source.ports, dest.ports) for p in (ports.quorum, ports.election)}
-    needed = "no connection with source beside quorum, election and ssh"
+    needed = "no connection with source except quorum, election and ssh"
     for host, reading in e.dest_sockets.items():
         if not isinstance(reading, Seen):
             yield unseen(reading, needed, host)
@@ -93,7 +93,7 @@ def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
             and (everything or {s.local_port, s.peer_port} & set(refused))
         ]
         moves = (
-            "see what it is: it is refused from CUT until finalize; let it use another host meanwhile",
+            "find the service: it is refused from CUT until finalize, so let it use another host meanwhile",
             *(
                 ("set policy.cut: zookeeper in migration.yml, which refuses ZooKeeper's ports alone",)
                 * everything
@@ -135,7 +135,7 @@ def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Open the quorum and election ports between the dest hosts, both ways.
     """
     ports = {"quorum": c.inventory.dest.ports.quorum, "election": c.inventory.dest.ports.election}
-    needed = "open, or refused as long as nobody listens"
+    needed = "open, or refused as long as nothing listens"
     move = "open the quorum and election ports between the dest hosts, both ways"
     for own in c.inventory.dest.hosts:
         others = {
@@ -158,7 +158,7 @@ def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
     port = c.inventory.dest.ports.client
     doors = {(host.name, f" {port}"): (first_address(host), port) for host in c.inventory.dest.hosts}
     fine = ("open",) if e.joined else ("open", "refused")
-    needed = "open" if e.joined else "open, or refused as long as nobody listens"
+    needed = "open" if e.joined else "open, or refused as long as nothing listens"
     move = f"open dest's client port for the {e.dependent.words.many}"
     for member in e.files:
         yield _reached(e, member, doors, fine, needed, move)
@@ -171,13 +171,13 @@ def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
 
     To do: Open dest's client port for the operator's machine.
     """
-    needed = "an answer, or refused as long as nobody listens"
+    needed = "an answer, or refused as long as nothing listens"
     for host, reading in e.knocks.items():
         heard = isinstance(e.statuses[host], Seen)
         if not isinstance(reading, Unknown):
             yield Judged(True, "it answers", needed, host)
         elif reading.cause == "refused":
-            yield Judged(True, "refused: reached, nobody listens", needed, host)
+            yield Judged(True, "refused: the host is reached, nothing listens", needed, host)
         elif heard and reading.cause in ("timeout", "unreachable"):
             moves = ("open dest's client port for the operator's machine",)
             yield Judged(False, f"no answer: {reading.cause}", needed, host, moves)
@@ -185,7 +185,12 @@ def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(reading, needed, host)
 
 
-@check("host.names", "every name in the inventory means the same addresses everywhere", Scope.CLUSTER, ALWAYS)
+@check(
+    "host.names",
+    "every name in the inventory resolves to the same addresses everywhere",
+    Scope.CLUSTER,
+    ALWAYS,
+)
 def names(c: Context, e: Evidence) -> Iterator[Judged]:
     """P26. Rules and client lists hold the addresses of the inventory. A host that resolves a name to
     another address bypasses them, for example through a stale record or 127.0.1.1 in its own /etc/hosts.
@@ -193,7 +198,7 @@ def names(c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Correct DNS or /etc/hosts on that host, add the address to also in migration.yml, or use
     addresses.
     """
-    needed = "on every host and here the addresses of the inventory"
+    needed = "the addresses of the inventory, on every host and on this machine"
     wrong: list[str] = []
     unknown: list[str] = []
     hosts = named(c.inventory, e.dependent)
@@ -226,7 +231,7 @@ def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
 
     To do: Give ZooKeeper the host's own network: docker run --network host, no PrivateNetwork= in the unit.
     """
-    moves = ("give it the host's own network (docker run --network host; no PrivateNetwork=)",)
+    moves = ("give ZooKeeper the host's own network (docker run --network host; no PrivateNetwork=)",)
     needed = "the network namespace of the host itself"
     for host in c.inventory.dest_names:
         if e.joined:
@@ -251,11 +256,11 @@ def _where(around: Surroundings) -> tuple[bool | None, str]:
     The first value is None if that is not known.
     """
     if not around.listeners:
-        return False, f"nobody listens on the client port in {around.netns}"
+        return False, f"no process listens on the client port in {around.netns}"
     processes = {p.pid: p for p in (*around.listeners, *((around.main,) if around.main else ()))}.values()
     seen = ", ".join(f"{p.name} ({p.pid}) in {p.netns}" for p in processes)
     if any(p.name.startswith(PROXIES) for p in around.listeners):
-        return False, f"{seen}: a container's"
+        return False, f"{seen}: a proxy of a container"
     if any(p.netns not in (around.netns, "-") for p in processes):
         return False, f"{seen}, the rules in {around.netns}"
     return (None if any(p.netns == "-" for p in processes) else True), seen
@@ -267,7 +272,7 @@ def _of_unit(facts: Reading[HostFacts]) -> Reading[str]:
         return facts if isinstance(facts, Unknown) else Unknown("failed", why(facts))
     unit = facts.value.unit
     if unit.get("LoadState") != "loaded":
-        return Unknown("failed", f"the unit is {unit.get('LoadState', 'not told')}")
+        return Unknown("failed", f"the unit is {unit.get('LoadState', 'not known')}")
     keys = ("NetworkNamespacePath", "JoinsNamespaceOf")
     found = [f"{key}={unit[key]}" for key in keys if unit.get(key)]
     found += ["PrivateNetwork=yes"] if unit.get("PrivateNetwork") == "yes" else []
@@ -303,7 +308,13 @@ def login(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(dated.clock, needed, host, LET_IN)
 
 
-@check("run.clocks", "the clocks of the hosts that tell theirs agree", Scope.CLUSTER, ALWAYS, Severity.WARN)
+@check(
+    "run.clocks",
+    "the clocks of the hosts agree, as far as they are known",
+    Scope.CLUSTER,
+    ALWAYS,
+    Severity.WARN,
+)
 def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P25. No decision depends on clocks, but logs of hosts with different clocks are hard to put in order.
     Two hosts may differ by as much as both together differ from the operator's clock. Only a difference
@@ -314,13 +325,13 @@ def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
     needed = f"within {CLOCK_LIMIT_S:g} s"
     bounds = {host: bound for host, dated in e.dates.items() if (bound := _ahead(dated)) is not None}
     if len(bounds) < 2:
-        yield Judged(None, f"{len(bounds)} of {len(e.dates)} hosts tell their clock", needed)
+        yield Judged(None, f"{len(bounds)} of {len(e.dates)} hosts report their clock", needed)
         return
     first = max(bounds, key=lambda host: bounds[host][0])
     last = min(bounds, key=lambda host: bounds[host][1])
     apart = max(0.0, bounds[first][0] - bounds[last][1])
     seen = f"{first} is {apart:.1f} s ahead of {last}" if apart else f"{len(bounds)} hosts, none surely apart"
-    yield Judged(apart <= CLOCK_LIMIT_S, seen, needed, moves=("run NTP on them",))
+    yield Judged(apart <= CLOCK_LIMIT_S, seen, needed, moves=("run NTP on these hosts",))
 
 
 def _ahead(dated: Dated) -> tuple[float, float] | None:

@@ -11,7 +11,7 @@ from zkmigrate.runbook.model.finding import OPERATOR, Severity
 from zkmigrate.runbook.model.step import Context
 
 
-@check(OPERATOR, "this machine has one of operator's addresses", Scope.CLUSTER, ALWAYS,
+@check(OPERATOR, "this machine has one of the operator's addresses", Scope.CLUSTER, ALWAYS,
        Severity.WARN)  # fmt: skip
 def address(c: Context, e: Evidence) -> Iterator[Judged]:
     """The fence lets only the operator's addresses pass. Behind NAT the hosts may see another address than
@@ -28,7 +28,7 @@ def address(c: Context, e: Evidence) -> Iterator[Judged]:
     alone = bool(e.dates) and not any(isinstance(dated.clock, Seen) for dated in e.dates.values())
     own = [text for text in e.here.value if text in given]
     towards = ", ".join(e.here.value) or "no address at all"
-    seen = f"it has {', '.join(own)}" if own else f"it has none of them; it sends from {towards}"
+    seen = f"it has {', '.join(own)}" if own else f"it has none of these addresses; it sends from {towards}"
     right = f"run zkmigrate on the machine that has {' or '.join(given)}; is this the right one?"
     moves = (
         right,

@@ -40,7 +40,9 @@ BUGS = (
     Bug("KAFKA-7165", (0, 8), (2, 2), "a broker may fail to register again after its session has ended"),
     Bug("KAFKA-9307", (2, 2), (2, 4, 1), "a transaction coordinator may hang after its session has ended"),
 )
-OPEN_BUG = "KAFKA-14845 (a registration lost with its answer fails the next one) is open in every release"
+OPEN_BUG = (
+    "KAFKA-14845 (after a lost answer to a registration the next registration fails) is open in every release"
+)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def version(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(best, NEEDED, broker.name, to_start(e, broker.name))
         elif known.differ and known.answers is not None:
             seen = f"jars of {best.value.text}, but it answers as {known.answers.text}"
-            moves = ("restart this broker by itself first: the roll would put the new jars into force",)
+            moves = ("restart this broker by itself first, because the roll would start the new jars",)
             yield Judged(False, seen, NEEDED, broker.name, moves)
         elif known.jars is None:
             minor = {text.rpartition(".")[0] for text in drilled}
@@ -157,7 +159,7 @@ def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
     """
     k = of_kafka(e)
     needed = "none of " + ", ".join(f"{b.id} ({_dotted(b.since)} to before {_dotted(b.fixed)})" for b in BUGS)
-    moves = ("should a broker lose its session: see that it serves and is in its ISRs, else restart it",)
+    moves = ("if a broker loses its session: check that it serves and is in its ISRs, otherwise restart it",)
     for broker in c.inventory.kafka.brokers:
         best = releases(e, broker).best
         if not isinstance(best, Seen):

@@ -22,9 +22,7 @@ FORWARD = STEPS.between(STEPS.serves, STEPS.opens)
 """The steps from the election of dest's leader until clients are let in."""
 
 
-@check(
-    "run.hour", "now is inside the maintenance window, and long enough before its end", Scope.CLUSTER, JOINED
-)
+@check("run.hour", "the maintenance window is open, and enough of it remains", Scope.CLUSTER, JOINED)
 def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
     """P38. This check applies only if policy.window gives a time. The roll and the cut-over must be inside
     that time; looking, joining and rehearsing need not. Before the cut-over three times the rehearsed
@@ -42,7 +40,7 @@ def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
     yield Judged(shut is None, now_in(window, e.at), needed, moves=moves)
 
 
-@check("run.forward", "as rehearsed, dest's door opens before dest itself ends a session", Scope.CLUSTER,
+@check("run.forward", "as rehearsed, dest lets clients in before it ends a session", Scope.CLUSTER,
        (Gate.CUTOVER,), Severity.WARN)  # fmt: skip
 def forward(c: Context, e: Evidence) -> Iterator[Judged]:
     """P33. Until dest has a leader no session ends. From then on every client has the time of its own timeout

@@ -69,8 +69,8 @@ def _sides(e: Evidence, host: str) -> Judged | None:
         return None
     what, reading = lost
     if reading is e.dest_flags[host]:
-        return unseen(reading, "configs and JVM flags of both sides", host)
-    return Judged(None, f"{what}: {why(reading)}", "configs and JVM flags of both sides", host)
+        return unseen(reading, "configs and JVM flags of source and dest", host)
+    return Judged(None, f"{what}: {why(reading)}", "configs and JVM flags of source and dest", host)
 
 
 def _of_source(e: Evidence, key: str, default: str) -> dict[str, str]:
@@ -86,7 +86,7 @@ def _of_source(e: Evidence, key: str, default: str) -> dict[str, str]:
     return found
 
 
-@check("dest.same-flags", "what tells source's servers how to take their data tells dest's the same",
+@check("dest.same-flags", "source and dest have the same settings for interpreting data",
        Scope.DEST, ALWAYS)  # fmt: skip
 def same_flags(c: Context, e: Evidence) -> Iterator[Judged]:
     """P12, P19. A server that does not know TTL znodes, or that checks ACLs where source did not, reads
@@ -102,8 +102,8 @@ def same_flags(c: Context, e: Evidence) -> Iterator[Judged]:
             others = _of_source(e, key, default)
             if not all(_same(mine, value) for value in others.values()):
                 told = ", ".join(f"{h} {value}" for h, value in others.items())
-                wrong.append(f"{key}: here {mine}, {told}")
-        moves = ("set it in dest.settings as source has it",)
+                wrong.append(f"{key}: this host {mine}, {told}")
+        moves = ("set the key in dest.settings as source has it",)
         if wrong and isinstance(flags, Seen):
             yield Judged(False, "; ".join(wrong), "the same as on every source host", host, moves)
         else:
@@ -111,7 +111,7 @@ def same_flags(c: Context, e: Evidence) -> Iterator[Judged]:
             yield _sides(e, host) or seen
 
 
-@check("source.local-sessions", "every session is a global one, on source and on dest", Scope.SOURCE, ALWAYS)
+@check("source.local-sessions", "local sessions are off on source and on dest", Scope.SOURCE, ALWAYS)
 def local_sessions(c: Context, e: Evidence) -> Iterator[Judged]:
     """P10. Only the server of a local session knows it, and no log holds it. So dest cannot take the session
     over, and its client begins a new session in the window. Nobody has drilled that, so zkmigrate refuses
@@ -126,7 +126,9 @@ def local_sessions(c: Context, e: Evidence) -> Iterator[Judged]:
             continue
         found = [f"{key} here" for key in LOCAL if on(config.value.values.get(key, "").strip())]
         moves = (
-            ("do not move this ensemble with zkmigrate yet",) if found else ("remove it from dest.settings",)
+            ("do not move this ensemble with zkmigrate yet",)
+            if found
+            else ("remove the setting from dest.settings",)
         )
         found += [f"{key} in dest.settings" for key in own]
         yield Judged(not found, ", ".join(found) or "neither key", "none of these keys", host, moves)
@@ -144,20 +146,20 @@ AGAINST: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     (
         "forceSync",
         _is("no", "false"),
-        "what a log holds may be lost with the power, so its end proves nothing",
+        "a power failure may lose the end of a log, so the log proves nothing",
     ),
     ("snapshot.trust.empty", _is("true"), "a host that lost its snapshots starts empty instead of refusing"),
     ("readonlymode.enabled", _is("true"), "a host that is cut off goes on serving"),
-    ("leaderServes", _is("no", "false"), "the leader answers nobody, so no check of it can pass"),
+    ("leaderServes", _is("no", "false"), "the leader answers no client, so no check of it can pass"),
     ("observerMasterPort", lambda value: value not in ("", "0"), "observers follow a follower of source"),
     ("clientPortAddress", lambda value: value not in ("0.0.0.0", "::"), "one address for all dest hosts"),
     ("electionAlg", lambda value: value != "3", "another election than source's"),
-    ("fastleader.maxNotificationInterval", _number_above(60_000), "an observer comes back later still"),
+    ("fastleader.maxNotificationInterval", _number_above(60_000), "an observer reconnects even later"),
 )
 """Settings that the move does not permit: the key, a test for its wrong values, and the reason."""
 
 
-@check("dest.settings", "no setting of dest works against the move", Scope.DEST, ALWAYS)
+@check("dest.settings", "dest has no setting that conflicts with the move", Scope.DEST, ALWAYS)
 def against(c: Context, e: Evidence) -> Iterator[Judged]:
     """P18, P22. Some settings disable what the steps need: a log on the disk, a server that refuses to serve
     alone, a leader that answers. The finding names each such setting with the reason.
@@ -175,9 +177,9 @@ def against(c: Context, e: Evidence) -> Iterator[Judged]:
             value = c.inventory.dest.settings.get(key, "").strip()
             if value and is_one_host(value):
                 found.append(f"{key}={value}: one address for all dest hosts")
-        moves = ("remove it from dest.settings or dest's JVM flags until the move is finalized",)
+        moves = ("remove the setting from dest.settings or dest's JVM flags until the move is finalized",)
         if found or isinstance(flags, Seen):
-            yield Judged(not found, "; ".join(found) or "none of them", "none of these values", host, moves)
+            yield Judged(not found, "; ".join(found) or "no such value", "none of these values", host, moves)
         else:
             yield unseen(flags, "the JVM's flags, readable", host)
 
@@ -206,7 +208,7 @@ def snapshots(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(method in READ, f"compression {method}", "none, gz or snappy", host, moves)
 
 
-@check("dest.config", "both configs that dest is going to get are what ZooKeeper accepts", Scope.CLUSTER)
+@check("dest.config", "ZooKeeper accepts both configs that the move writes on dest", Scope.CLUSTER)
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P15, P17. The check generates the observer's and the reformed config now, parses both and compares
     members, roles and limits. ZooKeeper would refuse a wrong config only in the window.
@@ -225,7 +227,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
     elif not wrong:
         yield unseen(unread, needed)
         return
-    seen = "; ".join(dict.fromkeys(wrong)) or "members and limits are right in both"
+    seen = "; ".join(dict.fromkeys(wrong)) or "members and limits are right in both configs"
     moves = ("correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them",)
     if wrong and all(_A_NUMBER_OF_DEST in text for text in wrong):
         moves = ("choose other myids for dest.hosts in migration.yml",)
@@ -244,7 +246,7 @@ def _source_members(e: Evidence) -> tuple[Members, Reading[object] | None]:
     return Members(()), next(iter(e.source_config.values()), Absent("source's config"))
 
 
-_A_NUMBER_OF_DEST = "a server of source has a number of dest's"
+_A_NUMBER_OF_DEST = "a server of source has the same number as a server of dest"
 
 
 def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[str]:
@@ -268,8 +270,8 @@ def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[st
         yield f"{len(made.servers)} servers as {role}: {_A_NUMBER_OF_DEST}"
 
 
-@check("dest.present-config", "the move drops nothing from a zoo.cfg that is on dest now", Scope.DEST,
-       severity=Severity.WARN)  # fmt: skip
+@check("dest.present-config", "dest.settings has every setting of the zoo.cfg that is on dest now",
+       Scope.DEST, severity=Severity.WARN)  # fmt: skip
 def present(c: Context, e: Evidence) -> Iterator[Judged]:
     """P17. The move writes dest's whole zoo.cfg from dest.settings. A line that somebody added to zoo.cfg and
     that dest.settings does not have would be lost.
@@ -278,10 +280,10 @@ def present(c: Context, e: Evidence) -> Iterator[Judged]:
     """
     written = {**c.inventory.dest.settings, "dataDir": c.inventory.dest.data_dir}
     written |= {"clientPort": str(c.inventory.dest.ports.client), "dataLogDir": c.inventory.dest.txn_dir}
-    moves = ("copy what should stay to dest.settings",)
+    moves = ("copy the settings that should stay to dest.settings",)
     for host, reading in e.dest_config.items():
         if isinstance(reading, Absent):
-            yield Judged(True, "no zoo.cfg yet", "none, or the same settings", host)
+            yield Judged(True, "no zoo.cfg yet", "no zoo.cfg, or the same settings", host)
         elif isinstance(reading, Seen):
             there = reading.value.values
             lost = [
@@ -296,7 +298,7 @@ def present(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "dest.words", "dest's servers will answer the four-letter words that the steps ask", Scope.DEST, ALWAYS
+    "dest.words", "dest's servers will answer the four-letter words that the steps send", Scope.DEST, ALWAYS
 )
 def dest_words(c: Context, e: Evidence) -> Iterator[Judged]:
     """P20. From 3.5.3 on a server answers only srvr unless 4lw.commands.whitelist names more words.
@@ -318,7 +320,7 @@ def dest_words(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "source.words", "source's servers answer the four-letter words that the steps ask", Scope.SOURCE, ALWAYS
+    "source.words", "source's servers answer the four-letter words that the steps send", Scope.SOURCE, ALWAYS
 )
 def source_words(c: Context, e: Evidence) -> Iterator[Judged]:
     """P20. Only these words show which client is connected where, which session owns which ephemerals, and
@@ -351,7 +353,7 @@ def source_words(c: Context, e: Evidence) -> Iterator[Judged]:
         elif lost:
             yield unseen(next(iter(lost.values())), needed, host)
         else:
-            yield Judged(True, "all answered", needed, host)
+            yield Judged(True, "all words answered", needed, host)
 
 
 _OF_INTEREST = re.compile(
@@ -372,7 +374,7 @@ def _flags(e: Evidence, host: str, file: str) -> Judged:
         return unseen(reading, needed, host, ("let the ssh account see this process and its java_env",))
     keys = sorted({*told.value, *runs.value})
     wrong = [k for k in keys if _OF_INTEREST.fullmatch(k) and told.value.get(k) != runs.value.get(k)]
-    moves = ("correct java_env in migration.yml: where do this server's flags come from?",)
+    moves = ("find out where this server's flags are set, then correct java_env in migration.yml",)
     return Judged(not wrong, ", ".join(wrong) or "the same", needed, host, moves)
 
 

@@ -32,7 +32,12 @@ _ALLOW_MNTR = (
 )
 
 
-@check("source.quorum", "source is whole: one leader, all others follow in sync", Scope.CLUSTER, ALWAYS)
+@check(
+    "source.quorum",
+    "source is complete: one server leads, and all others follow in sync",
+    Scope.CLUSTER,
+    ALWAYS,
+)
 def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P01. The move depends on source's quorum until dest has its own. A follower that is out of sync, or
     a server that does not answer, weakens that quorum.
@@ -50,7 +55,7 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
     # zk_synced_followers counts only voting followers, not observers.
     synced = e.leader.value.synced_followers if isinstance(e.leader, Seen) else None
     if synced is None:
-        told = why(e.leader) if not isinstance(e.leader, Seen) else "not told by the leader"
+        told = why(e.leader) if not isinstance(e.leader, Seen) else "not reported by the leader"
         move = (
             NOT_HEARD
             if isinstance(e.leader, Unknown) and e.leader.cause in get_args(NotHeard)
@@ -90,7 +95,7 @@ def ports(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(
             False if wrong else None if unknown or not asked else True,
             "; ".join((*wrong, *(f"{' and '.join(p)} {text}" for text, p in unknown.items())))
-            or f"{asked} connects as they should be",
+            or f"{asked} connects as expected",
             "open",
             name,
             (
@@ -103,7 +108,10 @@ def ports(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "source.config", "the server's own config says what the inventory says of source", Scope.SOURCE, ALWAYS
+    "source.config",
+    "the server's own config agrees with the inventory's source section",
+    Scope.SOURCE,
+    ALWAYS,
 )
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P05. Dest copies the server lines of this file, and the proof reads logs in its directories. A
@@ -132,7 +140,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
             (
                 "correct the source part of migration.yml",
                 "correct this server's config",
-                *(("let each name in it resolve on that host",) if None in told.values() else ()),
+                *(("let each name in the config resolve on that host",) if None in told.values() else ()),
             ),
         )
 
@@ -147,7 +155,7 @@ def _server_mistakes(
     ports = (inventory.source.ports.quorum, inventory.source.ports.election)
     own = inventory.source_host(host)
     for odd in config.odd:
-        yield f"a server line that is not understood: {odd}", False
+        yield f"a server line that cannot be parsed: {odd}", False
     for myid, server in config.servers.items():
         if myid == own.myid and not is_one_host(server.host):
             server = replace(server, host=own.address)
@@ -176,7 +184,10 @@ def _path_mistakes(
     for key, (given, path) in wanted.items():
         runs = _running_directory(key, given, told)
         if runs is None:
-            yield f"{key}={given} is a relative path, and conf did not tell the directory: {why(told)}", None
+            yield (
+                f"{key}={given} is a relative path, and conf did not report the directory: {why(told)}",
+                None,
+            )
         elif runs.rstrip("/") != path.rstrip("/"):
             meant = f", which is {runs}" if runs != given else ""
             yield f"{key}={given or '(none)'}{meant}, in the inventory {path}", False
@@ -199,7 +210,7 @@ def _running_directory(key: str, given: str, told: Reading[Conf]) -> str | None:
     return posixpath.normpath(path).removesuffix("/version-2") if path.startswith("/") else None
 
 
-@check("source.myid", "the server's myid file is what the inventory says", Scope.SOURCE)
+@check("source.myid", "the server's myid file agrees with the inventory", Scope.SOURCE)
 def myid(c: Context, e: Evidence) -> Iterator[Judged]:
     """P14. The host has another myid than the inventory says. Two hosts may be swapped in the inventory.
 
@@ -225,7 +236,7 @@ def security(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield security_of(host, reading, e.source_flags[host], move)
 
 
-@check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE, ALWAYS)
+@check("source.sync-enabled", "source's config lets observers keep a log", Scope.SOURCE, ALWAYS)
 def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P16. With syncEnabled=false an observer keeps no log. Then its newest zxid is not on its disk, and the
     proof is impossible. People often copy dest's settings from source.
@@ -243,7 +254,10 @@ def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "source.reconfig", "source's servers have their members in one version, as they run", Scope.SOURCE, ALWAYS
+    "source.reconfig",
+    "source's servers have one version of their members, in files and processes",
+    Scope.SOURCE,
+    ALWAYS,
 )
 def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P05. A source with dynamic reconfiguration keeps its members in a file with a version. An observer that
@@ -253,8 +267,8 @@ def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
     source until the move is over.
     """
     newest = newest_members(e)
-    needed = f"version {newest:#x} in its files, and while it runs"
-    moves = ("let the reconfiguration of source end", "restart the server that goes by other members")
+    needed = f"version {newest:#x} in the files and in the process"
+    moves = ("let the reconfiguration of source end", "restart the server that uses other members")
     for host, reading in e.source_config.items():
         if not isinstance(reading, Seen):
             yield unseen(reading, "a readable config", host)
@@ -290,7 +304,9 @@ def version(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(reading, NEEDED, host)
 
 
-@check("source.zxid-counter", "source's zxid counter is far from its end", Scope.CLUSTER, ALWAYS)
+@check(
+    "source.zxid-counter", "source's zxid counter will not overflow during the move", Scope.CLUSTER, ALWAYS
+)
 def zxid_counter(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P07. When the zxid counter overflows, source elects a new leader in the middle of the move.
 
@@ -316,7 +332,9 @@ def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
         if isinstance(reading, Seen):
             interval = reading.value.values.get("autopurge.purgeInterval", "0").strip()
             seen = f"autopurge.purgeInterval={interval}"
-            moves = ("set autopurge.purgeInterval=0 until the move is over, or keep more logs than it needs",)
+            moves = (
+                "set autopurge.purgeInterval=0 until the move is over, or keep more logs than the move needs",
+            )
             yield Judged(interval == "0", seen, "0, or logs kept for longer than the move", host, moves)
         else:
             yield unseen(reading, "a readable config", host)
@@ -329,7 +347,7 @@ Later minor versions never had the bug.
 """
 
 
-@check("source.known-defect", "no known defect of the server's version touches the move", Scope.SOURCE,
+@check("source.known-defect", "no known defect of the server's version affects the move", Scope.SOURCE,
        severity=Severity.WARN)  # fmt: skip
 def known_defect(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P03. ZOOKEEPER-2959: before 3.4.13 and 3.5.4 an observer's answer counts in the vote for a new
@@ -337,10 +355,10 @@ def known_defect(_c: Context, e: Evidence) -> Iterator[Judged]:
     themselves handle ZOOKEEPER-3829 (START removes the config that 3.5.8 leaves behind) and
     ZOOKEEPER-4712 (STOP looks on the disk for transactions that a stop may lose).
 
-    To do: Update source first, or see that nothing makes source elect while dest observes.
+    To do: Update source first, or make sure that source elects no leader while dest observes.
     """
     needed = "3.4.13, 3.5.4 or later"
-    moves = ("update source first", "or see that nothing makes source elect while dest observes")
+    moves = ("update source first", "or make sure that source elects no leader while dest observes")
     for host, reading in e.source.servers.items():
         if isinstance(reading, Seen):
             version = reading.value.version
@@ -389,7 +407,7 @@ def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> It
         return
     if _lines(_members(told)) != _lines(file.servers):
         servers = ", ".join(f"{key}={value}" for key, value in told.servers.items())
-        yield f"its servers are {servers}, in the file others"
+        yield f"its servers are {servers}; the file has other servers"
 
 
 def _normal_directories(values: Mapping[str, str]) -> dict[str, str]:
@@ -418,7 +436,7 @@ SLOW_MS = 50
 """The milliseconds that a request or an fsync may take on average."""
 
 
-@check("source.latency", "source's servers and their disks keep up", Scope.SOURCE, ALWAYS,
+@check("source.latency", "source's servers and their disks answer quickly enough", Scope.SOURCE, ALWAYS,
        severity=Severity.WARN)  # fmt: skip
 def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P18. Every write of every client waits for a majority of these disks, and dest adds to their work. The
@@ -452,7 +470,7 @@ def slowness(host: str, srvr: Reading[Srvr], mntr: Reading[Mntr]) -> Judged:
         if count := mntr.value.number("zk_fsync_threshold_exceed_count"):
             told.append(f"{count:g} fsyncs above their limit")
             slow = True
-    return Judged(not slow, ", ".join(told), needed, host, ("look at the disk of the logs: is it shared?",))
+    return Judged(not slow, ", ".join(told), needed, host, ("check whether the disk of the logs is shared",))
 
 
 CHECKS = (

@@ -133,7 +133,7 @@ def dest_findings(cut: Reading[int], using: Users) -> tuple[Finding, ...]:
     return (
         claim(
             "clean-up.cut",
-            "the last zxid that dest had from source is known",
+            "the last zxid that dest received from source is known",
             True if isinstance(cut, Seen) else None,
             seen=format_zxid(cut.value) if isinstance(cut, Seen) else str(cut),
             needed="the journal of the move that filled dest, in the directory of runs",
@@ -238,7 +238,7 @@ def subtree_findings(tree: Subtree, cut: int, using: Users) -> tuple[Finding, ..
             tree.children,
             f"no child deleted after {since}. An ephemeral whose session has ended since looks the same",
             (
-                "find out which it was: zkmigrate writers",
+                "find out whether a client deleted it: zkmigrate writers",
                 "accept it in migration.yml, if only ephemerals ended",
             ),
         ),
@@ -247,7 +247,7 @@ def subtree_findings(tree: Subtree, cut: int, using: Users) -> tuple[Finding, ..
             "locked",
             "the ACLs of the subtree let this client read and delete it",
             tree.locked,
-            moves=("let an owner with these rights delete it",),
+            moves=("let an owner with these rights delete the subtree",),
         ),
     )
 
@@ -288,17 +288,17 @@ def _owned(path: str, owner: int) -> str:
 
 MEANINGS = meanings(
     """
-    clean-up.watches: A dest server does not show which znodes are watched. Cause: Its whitelist lacks
-    wchp. To do: Add wchp to 4lw.commands.whitelist in its zoo.cfg and restart that server. Or accept it
-    if every session on dest is known.
+    clean-up.watches: A dest server does not show which znodes are watched. Cause: Its whitelist lacks wchp.
+    To do: Add wchp to 4lw.commands.whitelist in its zoo.cfg and restart that server. Or accept the finding if
+    every session on dest is known.
 
-    clean-up.clients: A session on dest is neither a broker's nor the operator's. Cause: Another client
-    uses dest. It may watch lists of children, which no server shows. To do: Move this client away or stop
-    it. Or accept it if its owner confirms that it does not use the subtree.
+    clean-up.clients: A session on dest is neither a broker's nor the operator's. Cause: Another client uses
+    dest. It may watch lists of children, which no server shows. To do: Move this client away or stop it. Or
+    accept the finding if the client's owner confirms that the client does not use the subtree.
 
-    clean-up.chroots: The chroot of a broker on dest is not known. Cause: zkmigrate cannot read the
-    broker's server.properties. To do: Let the ssh account read that file. Or accept it if the broker uses
-    the inventory's chroot.
+    clean-up.chroots: The chroot of a broker on dest is not known. Cause: zkmigrate cannot read the broker's
+    server.properties. To do: Let the ssh account read that file. Or accept the finding if the broker uses the
+    inventory's chroot.
 
     clean-up.owned: A session owns a znode of the subtree, or a znode is a container or has a TTL. Cause:
     A client uses the subtree on dest. To do: Remove the subtree from leftovers.subtrees.
@@ -306,7 +306,7 @@ MEANINGS = meanings(
     clean-up.watched: A session watches a znode of the subtree. Cause: A client uses the subtree on dest.
     To do: Remove the subtree from leftovers.subtrees.
 
-    clean-up.cut: The last zxid that dest had from source is not known. Cause: leftovers.after_move names
+    clean-up.cut: The last zxid that dest received from source is not known. Cause: leftovers.after_move names
     no finished move of this inventory. Or its journal is not on this machine. To do: Correct
     leftovers.after_move, or copy the directory of that run here.
 
@@ -314,9 +314,9 @@ MEANINGS = meanings(
     subtree on dest. To do: Find the writer with zkmigrate writers. Or remove the subtree from
     leftovers.subtrees.
 
-    clean-up.children: A child of the subtree was deleted on dest after the cut. Cause: A client deleted
-    it. An ephemeral whose session ended after the cut looks the same. To do: Run zkmigrate writers to
-    find out which it was. Accept it if only ephemerals ended.
+    clean-up.children: A child of the subtree was deleted on dest after the cut. Cause: A client deleted it.
+    An ephemeral whose session ended after the cut looks the same. To do: Run zkmigrate writers to find out
+    whether a client deleted it. Accept the finding if only ephemerals ended.
 
     clean-up.locked: An ACL of the subtree does not let this client read it, or delete it and create it
     again. Cause: Its owner protects it. To do: Let its owner delete it.

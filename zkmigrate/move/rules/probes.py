@@ -79,7 +79,7 @@ def _block(host: str, status: HostStatus) -> Iterator[Finding]:
         whole,
         seen=f"phase {status.phase}, rules {status.in4}/{status.out4}/{status.in6}/{status.out6}, "
         f"{status.fence_entries} fence and {status.cut_entries} cut entries",
-        needed="our rules first in every chain, and filled sets",
+        needed="zkm-host's rules first in every chain, and filled sets",
         target=host,
     )
     if status.lapsed:
@@ -137,7 +137,7 @@ def source(ask: Callable[[], EnsembleView]) -> Probe:
                 held,
                 seen=seen,
                 needed="a majority that serves under one leader",
-                moves=("let the run walk back, then repair source",),
+                moves=("let the run go back, then repair source",),
                 target="source",
             )
 

@@ -77,8 +77,8 @@ MEANINGS = meanings(
     runs, or the controller has not removed it from its ISRs yet. To do: Stop the broker, wait until it
     has left every ISR, then retire it again.
 
-    retire.left-source: The broker is still a client of source, or source's hosts do not show whether it
-    is. Cause: Its process runs. To do: End the broker or cut its host off, then retire it again. If this
-    is unknown, allow cons or ss on source.
+    retire.left-source: The broker is still a client of source, or source's hosts do not show whether it is.
+    Cause: Its process runs. To do: Stop the broker or disconnect its host from the network, then retire it
+    again. If this is unknown, allow cons or ss on source.
     """
 )

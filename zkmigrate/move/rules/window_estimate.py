@@ -34,8 +34,8 @@ def plan_lines(dependent: AnyDependent, c: Context, sessions: Reading[Sessions])
         (f"  length: {measured}",)
         if measured
         else (
-            "  length: not known before the rehearsal, which measures every phase on these hosts; then shown",
-            "    at the prompt before the cut-over, and by plan --run-id",
+            "  length: not known before the rehearsal, which measures every phase on these hosts; then it is",
+            "    shown at the prompt before the cut-over, and by plan --run-id",
         )
     )
     return (
@@ -155,7 +155,7 @@ def _from_check(c: Context, timeout_s: float) -> tuple[str, ...]:
     cost = f"keeps the sessions only within {left:.1f} s" if left > 0 else "costs the sessions"
     return (
         f"back (b) at a hold after CHECK {cost}: CHECK is done {there:.1f} s after FENCE, and the way back",
-        f"  from there takes {back:.1f} s and {FIND_DOOR_S:g} s (clients find the door)",
+        f"  from there takes {back:.1f} s and {FIND_DOOR_S:g} s (clients reconnect)",
     )
 
 
@@ -165,6 +165,6 @@ def _arithmetic(timeout_s: float, way_back_s: float, source: str) -> tuple[str, 
         f"clients connected again by T - T/3 = {timeout_s:g} - {timeout_s / 3:.1f} = "
         f"{limits.clients_back:.1f} s after FENCE",
         f"the way back starts by {limits.clients_back:.1f} - {way_back_s:.1f} (way back: {source}) - "
-        f"{FIND_DOOR_S:g} (clients find the door) = {limits.start_back:.1f} s",
-        f"forward: the door opens within T = {limits.forward:g} s of dest's leader",
+        f"{FIND_DOOR_S:g} (clients reconnect) = {limits.start_back:.1f} s",
+        f"forward: clients are let in within T = {limits.forward:g} s of dest's leader",
     )

@@ -203,7 +203,7 @@ def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
 def _armed(f: ArmFacts) -> tuple[Finding, ...]:
     return f.states.statuses.claims(
         "arm.ready",
-        "our rules are on top with empty sets and the image has begun",
+        "zkm-host's rules are first, with empty sets, and the image has begun",
         lambda s: (
             s.rules_on_top
             and s.fence_entries == 0
@@ -227,17 +227,17 @@ MEANINGS = meanings(
     source after the join. To do: Roll the join back and join again: zkmigrate rollback --to join, then
     zkmigrate run.
 
-    arm.ready: A dest host is armed incompletely: its rules are not on top, a set has entries, or the
-    image has not begun. Cause: Another program changes firewall rules, or the host ran out of disk space.
-    To do: Check zkmigrate status and stop the other program, then resume.
+    arm.ready: A dest host is armed incompletely: its rules are not first, a set has entries, or the image has
+    not begun. Cause: Another program changes firewall rules, or the host ran out of disk space. To do: Check
+    zkmigrate status and stop the other program, then resume.
 
     arm.spec: The spec that ARM wrote on a dest host cannot be read. Cause: The host or zkm-host does not
     answer. To do: Find out why the host does not answer, then resume.
 
-    arm.config: The ZooKeeper config of a dest host cannot be read. Cause: The host does not answer, or
-    the file cannot be read. To do: Find out why, then resume.
+    arm.config: The ZooKeeper config of a dest host cannot be read. Cause: The host does not answer, or the
+    file cannot be read. To do: Find out why it cannot be read, then resume.
 
-    arm.source-config: Source's members cannot be read. Cause: No source host answers, or its config
-    cannot be read. To do: Find out why, then resume.
+    arm.source-config: Source's members cannot be read. Cause: No source host answers, or its config cannot be
+    read. To do: Find out why it cannot be read, then resume.
     """
 )

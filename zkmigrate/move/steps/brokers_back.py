@@ -169,9 +169,9 @@ def _stranger(host: str, why: str) -> Finding:
         "the running broker was started against source",
         None if why else False,
         target=host,
-        seen=f"it runs, and {why}" if why else "it runs, and its file does not name source",
+        seen=f"the broker runs, and {why}" if why else "the broker runs, and its file does not name source",
         needed="a stopped broker, or one that this step started",
-        moves=("stop it and find out who started it, then resume",),
+        moves=("stop the broker and find out who started it, then resume",),
     )
 
 
@@ -194,12 +194,11 @@ MEANINGS = meanings(
     the broker wrote to source is missing on dest. To do: Continue forward: zkmigrate resume. To return to
     dest later, start a new move.
 
-    brokers-back.file: A broker runs that was not started against source. Cause: Somebody else started it:
-    its file does not name source. To do: Stop it, find out who started it, then resume.
+    brokers-back.file: A broker runs that was not started against source. Cause: Somebody else started the
+    broker: its file does not name source. To do: Stop the broker, find out who started it, then resume.
 
-    brokers-back.epoch: The controller's epoch on source is not above dest's. Cause: Each of two
-    controllers could take the other for the older one. To do: Stop the brokers and check controller_epoch
-    on source.
+    brokers-back.epoch: The controller's epoch on source is not above dest's. Cause: The epochs would not show
+    which of two controllers is the newer one. To do: Stop the brokers and check controller_epoch on source.
 
     brokers-back.source: The brokers that are registered on source are not known. Cause: No source server
     answers. To do: Repair source, then resume.

@@ -79,7 +79,7 @@ class BrokersDownStep(Step[DownFacts]):
         if stopping := ", ".join(name for name, state in f.brokers.items() if state.stops):
             # A stop may last longer than the wait for its answer; sending it again would have no effect.
             longest_s = max(STILL_S, c.inventory.policy.roll_recovery_s)
-            return Waiting(f"{stopping} has stopped", "systemd is stopping it", longest_s, 1.0)
+            return Waiting(f"{stopping} has stopped", "systemd is stopping the service", longest_s, 1.0)
         if up:
             if not isinstance(f.view, Seen):
                 return Waiting("the running brokers answer", str(f.view), SYNC_S, 1.0)
@@ -163,7 +163,7 @@ MEANINGS = meanings(
     STEP.service: It is not known whether a broker runs. Cause: The host does not answer, or its status
     command fails. To do: Run systemctl status, or the status command, on that host by hand, then resume.
 
-    brokers.down: A broker runs or is registered on dest. Cause: It has not stopped yet, or somebody
-    started it. To do: Stop it and find out who started it, then resume.
+    brokers.down: A broker runs or is registered on dest. Cause: The broker has not stopped yet, or somebody
+    started it. To do: Stop the broker and find out who started it, then resume.
     """
 )

@@ -138,7 +138,7 @@ def _leaderless(f: CheckFacts, followers: int) -> Finding:
         None,
         seen=f"leader {f.servers.leader or 'unknown'}, {f.synced} followers synced",
         needed=f"a leader, {followers} followers synced",
-        moves=("wait: the hosts elect a leader, and open by themselves at policy.open_limit_s",),
+        moves=("wait: the hosts elect a leader, and let clients in by themselves at policy.open_limit_s",),
     )
 
 
@@ -167,14 +167,14 @@ def lost_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
     """Return the finding that sessions and ephemerals cannot be compared with their state before the cut."""
     return claim(
         id,
-        "sessions and ephemerals are those from before the cut",
+        "sessions and ephemerals are the same as before the cut",
         None,
         severity=severity,
         seen="the part of the journal that recorded them is lost",
         needed="the record of PROVE",
         moves=(
-            "wait: the dest hosts check their quorum and open by themselves at policy.open_limit_s",
-            "before that: zkmigrate rollback",
+            "wait: the dest hosts check their quorum and let clients in by themselves at policy.open_limit_s",
+            "or go back before that: zkmigrate rollback",
         ),
     )
 
@@ -192,14 +192,14 @@ def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
     return (
         claim(
             "check.quorum",
-            "dest has one leader and all others follow",
+            "dest has one leader and all other servers follow",
             sorted(modes.values()) == sorted(["leader", *["follower"] * (len(modes) - 1)]),
             seen=each(modes),
             moves=MOVES,
         ),
         claim(
             "check.epoch",
-            "dest's leader serves in a new epoch and no server in a later one",
+            "dest's leader serves in a new epoch, and no server is in a later epoch",
             # A follower shows the old epoch until the first transaction of the new one.
             new > old and max(epochs.values()) == new,
             seen=f"epochs {each(epochs)}; leader {servers.leader or 'none'}",
@@ -289,25 +289,24 @@ def _czxid(reading: Reading[Znode] | None) -> str:
 MEANINGS = meanings(
     """
     check.leader: Dest reports no leader with a majority. Cause: The hosts are electing a leader, or the
-    leader's host does not answer. To do: Wait: the hosts elect a leader, and open by themselves at
+    leader's host does not answer. To do: Wait: the hosts elect a leader, and let clients in by themselves at
     policy.open_limit_s.
 
-    check.quorum: Dest does not have one leader with all others following. Cause: A server did not join
-    the new ensemble. To do: Let the run walk back: zkmigrate rollback.
+    check.quorum: Dest does not have one leader with all others following. Cause: A server did not join the
+    new ensemble. To do: Let the run go back: zkmigrate rollback.
 
-    check.epoch: Dest's leader does not serve in a new epoch, or a server is in a later one. Cause: The
-    new ensemble did not elect after source's last epoch. To do: Let the run walk back: zkmigrate
-    rollback.
+    check.epoch: Dest's leader does not serve in a new epoch, or a server is in a later one. Cause: The new
+    ensemble did not elect after source's last epoch. To do: Let the run go back: zkmigrate rollback.
 
-    check.owners: A session under the chroot owns other ephemerals than before the cut. Cause: A session
-    ended or a znode is missing on dest. To do: Let the run walk back: zkmigrate rollback.
+    check.owners: A session under the chroot owns other ephemerals than before the cut. Cause: A session ended
+    or a znode is missing on dest. To do: Let the run go back: zkmigrate rollback.
 
-    check.czxid: An ephemeral under the chroot is another znode than before the cut. Cause: A client
-    deleted and created it again. Its watchers notice that. To do: Let the run walk back: zkmigrate
-    rollback.
+    check.czxid: An ephemeral under the chroot is another znode than before the cut. Cause: A client deleted
+    the ephemeral and created it again. Clients that watch it notice that. To do: Let the run go back:
+    zkmigrate rollback.
 
-    check.baseline: The journal does not hold the state to compare with. Cause: The part of the journal
-    with PROVE's record is lost. To do: Wait: the dest hosts check their quorum and open by themselves. Or
-    roll back before that.
+    check.baseline: The journal does not hold the state to compare with. Cause: The part of the journal with
+    PROVE's record is lost. To do: Wait: the dest hosts check their quorum and let clients in by themselves.
+    Or roll back before that.
     """
 )

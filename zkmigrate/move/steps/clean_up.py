@@ -101,7 +101,7 @@ class CleanUpStep(Step[CleanUpFacts]):
             path in around.paths,
             seen=path,
             needed=few(around.paths, 20),
-            moves=("remove it from leftovers.subtrees",),
+            moves=("remove the entry from leftovers.subtrees",),
         )
         if isinstance(around.cut, Seen):
             begun = any(target.rpartition(":")[0] == path for target in c.unrestored)

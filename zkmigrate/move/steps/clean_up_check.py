@@ -76,7 +76,7 @@ class CleanUpCheckStep(Reads[CheckFacts]):
             not missing,
             seen=few(missing) or f"{len(named)} entries",
             needed=few(f.around.paths, 20) or "no such subtree",
-            moves=("correct the entry, or remove it",),
+            moves=("correct the entry, or remove the entry",),
         )
         if not named:
             common = tuple(replace(one, severity=Severity.WARN) for one in common)
@@ -118,12 +118,12 @@ def _found(tree: Subtree, against: tuple[Finding, ...]) -> Finding:
 
 MEANINGS = meanings(
     """
-    clean-up.found: A subtree of dest outside every chroot, its size, and what forbids its deletion.
-    Cause: The move copied all of source. This does not block. To do: To delete it, add it to
+    clean-up.found: A subtree of dest outside every chroot, its size, and what forbids its deletion. Cause:
+    The move copied all of source. This does not block. To do: To delete the subtree, add it to
     leftovers.subtrees.
 
-    clean-up.names: An entry of leftovers.subtrees is not the top of a subtree outside every chroot.
-    Cause: It is mistyped or already deleted, or a broker's chroot lies in it. To do: Correct the entry,
-    or remove it.
+    clean-up.names: An entry of leftovers.subtrees is not the top of a subtree outside every chroot. Cause:
+    The entry is mistyped, the subtree is already deleted, or a broker's chroot lies in it. To do: Correct or
+    remove the entry.
     """
 )

@@ -180,8 +180,8 @@ def _severed(f: CutFacts) -> tuple[Finding, ...]:
 
 MEANINGS = meanings(
     """
-    cut.dropped: Source's leader still counts dest hosts as learners. Cause: It has not noticed yet that
-    they are cut off. To do: Wait. If it lasts, find the open connection on source.
+    cut.dropped: Source's leader still counts dest hosts as learners. Cause: The leader has not noticed yet
+    that these hosts are cut off. To do: Wait. If this does not end, find the open connection on source.
 
     cut.severed: A connection between this dest host and source is still open. Cause: Another program
     changed the rules, or a socket was not ended. To do: Check the rules and sockets in zkmigrate status,
@@ -190,7 +190,7 @@ MEANINGS = meanings(
     cut.probe: This dest host's ZooKeeper can reach a port of source. Cause: The rules do not cover that
     port or address. To do: Add the address under also in migration.yml, then run again.
 
-    cut.following: A dest host does not observe source again. Cause: It has not found source's leader yet,
-    or source does not serve. To do: Wait. If it lasts, read the log of that dest host.
+    cut.following: A dest host does not observe source again. Cause: The host has not found source's leader
+    yet, or source does not serve. To do: Wait. If this does not end, read the log of that dest host.
     """
 )

@@ -108,9 +108,12 @@ def _running(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
             "the broker is down",
             False,
             target=host,
-            seen="its service runs",
+            seen="the broker's service runs",
             needed="stopped",
-            moves=("stop it and find out who started it, then resume", "or roll back: zkmigrate rollback"),
+            moves=(
+                "stop the broker and find out who started it, then resume",
+                "or roll back: zkmigrate rollback",
+            ),
         )
         for host, state in states.items()
         if state.runs
@@ -127,18 +130,18 @@ def _equal(c: Context, tails: Mapping[str, int]) -> Finding:
         len(holding) >= majority,
         seen=", ".join(f"{host} {format_zxid(zxid)}" for host, zxid in tails.items()),
         needed=f"the newest on {majority}",
-        moves=("roll back to outage.dest: dest starts and its servers catch up. Then run again",),
+        moves=("roll back to outage.dest, so that dest starts and its servers catch up. Then run again",),
     )
 
 
 MEANINGS = meanings(
     """
-    dest.brokers-down: A broker runs although it was stopped. Cause: Somebody started it. To do: Stop it
-    and find out who started it, then resume. Or roll back.
+    dest.brokers-down: A broker runs although it was stopped. Cause: Somebody started the broker. To do: Stop
+    the broker and find out who started it, then resume. Or roll back.
 
     dest.tail: Fewer than a majority of dest's disks hold the newest transaction. Cause: Some servers were
-    behind when they stopped. To do: Roll back to outage.dest: dest starts and its servers catch up. Then
-    run again.
+    behind when they stopped. To do: Roll back to outage.dest, so that dest starts and its servers catch up.
+    Then run again.
 
     dest.service: It is not known whether ZooKeeper runs on a dest host. Cause: The host does not answer.
     To do: Find out why, then resume.

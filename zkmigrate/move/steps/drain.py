@@ -69,8 +69,8 @@ class DrainStep(Reads[DrainFacts]):
         }
         if busy:
             return Waiting(
-                "nothing is outstanding on dest",
-                f"outstanding at {each(busy)}",
+                "no request is outstanding on dest",
+                f"outstanding requests: {each(busy)}",
                 DRAIN_DEADLINE_S,
                 0.02,
             )
@@ -102,8 +102,8 @@ class DrainStep(Reads[DrainFacts]):
 
 MEANINGS = meanings(
     """
-    drain.applied: A dest host has not applied everything up to the last zxid of source. Cause: It is
-    still reading what it received. To do: Wait. If it lasts, check its disk.
+    drain.applied: A dest host has not applied everything up to the last zxid of source. Cause: The host still
+    applies received transactions. To do: Wait. If this does not end, check the host's disk.
 
     drain.answer: The newest zxid of a dest host is not known. Cause: Its client port or zkm-host does not
     answer. To do: Find out why, then resume.

@@ -105,10 +105,10 @@ def _reopened(f: Statuses[HostStatus]) -> Verdict:
 
 MEANINGS = meanings(
     """
-    fence.closed: A client still reaches this dest host. Cause: The rules are not on top, the set is
-    empty, or a socket was not ended. To do: Stop the program that changes rules there, then run again.
+    fence.closed: A client still reaches this dest host. Cause: The rules are not first, the set is empty, or
+    a socket was not ended. To do: Stop the program that changes rules on this host, then run again.
 
-    fence.reopened: This dest host still refuses clients after the way back. Cause: Its fence set still
-    has entries. To do: Resume. If it stays closed, check zkm-host status on that host.
+    fence.reopened: This dest host still refuses clients after the way back. Cause: Its fence set still has
+    entries. To do: Resume. If the host still refuses clients, run zkm-host status on it.
     """
 )

@@ -134,7 +134,7 @@ def _may_remain(host: str, reading: Reading[bytes]) -> Finding:
         target=host,
         seen=str(reading),
         needed="an answer",
-        moves=("clean it up when it is back, or replace it: docs/how-to/host-died.md",),
+        moves=("clean the host up when it is back, or replace it: docs/how-to/host-died.md",),
     )
 
 
@@ -149,13 +149,13 @@ def _reformed(config: ZooConfig) -> bool:
 
 MEANINGS = meanings(
     """
-    finalize.left: A dest host may still hold files or rules of zkm-host. Cause: It does not answer. To
-    do: Clean it up when it is back, or replace it: docs/how-to/host-died.md.
+    finalize.left: A dest host may still hold files or rules of zkm-host. Cause: The host does not answer. To
+    do: Clean the host up when it is back, or replace it: docs/how-to/host-died.md.
 
     finalize.gone: A dest host still holds files or rules of zkm-host. Cause: FINALIZE has not reached it
     yet. To do: Resume.
 
-    finalize.answer: It is not known what remains on a dest host. Cause: The host does not answer. To do:
-    Find out why, then resume.
+    finalize.answer: It is not known what remains on a dest host. Cause: The host does not answer. To do: Find
+    out why it does not answer, then resume.
     """
 )

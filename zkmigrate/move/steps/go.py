@@ -85,7 +85,9 @@ class GoStep(OfDependent, Step[GoFacts]):
             if late and len(f.alive) >= c.inventory.dest.majority:
                 # Stopping some hosts while another opens would end a quorum that clients have already seen.
                 progress = ", ".join(f"{h} in {_opens_in(c, hosts.at[h]):.0f} s" for h in late)
-                return Waiting("the hosts have opened by themselves at policy.open_limit_s", progress, 60.0)
+                return Waiting(
+                    "the hosts have let clients in by themselves at policy.open_limit_s", progress, 60.0
+                )
             return Ready(running) if running else Done()
         if wrong := hosts.outside("go", Phase.SEALED, *HAVE_GO, Phase.OPEN):
             return Blocked(wrong)
@@ -162,7 +164,7 @@ def _unconfirmed(found: Finding) -> Finding:
         seen=found.seen,
         needed="an answer",
         moves=(
-            "the others continue without it. If it has received GO, it joins them by itself. "
+            "the other hosts continue without this host. If it has received GO, it joins them by itself. "
             "If not, it stays closed, and VERIFY sends GO once it answers. "
             "If the host is lost: docs/how-to/host-died.md",
         ),
@@ -173,14 +175,14 @@ def door_is_open(words: Words, hosts: tuple[str, ...]) -> Finding:
     """Return the finding that refuses a way back after OPEN and names the cost of going back anyway."""
     return claim(
         NO_WAY_BACK,
-        "the client door has not been opened",
+        "no dest host has let clients in",
         False,
-        seen=f"open on {', '.join(hosts)}: {words.many} have seen dest's transactions",
-        needed="a door that was never opened",
+        seen=f"{', '.join(hosts)} let clients in: {words.many} have seen dest's transactions",
+        needed="dest hosts that have refused clients until now",
         moves=(
             "repair forward: zkmigrate resume",
             f"a rollback now would lose or replay dest's transactions. It needs every {words.one} down at "
-            f"once and the source owner's consent: see the playbook {words.kind}_zookeeper_return and "
+            f"once, and the source owner's consent: see the playbook {words.kind}_zookeeper_return and "
             "docs/how-to/going-back.md. zkmigrate replay list shows the transactions",
         ),
     )
@@ -188,20 +190,20 @@ def door_is_open(words: Words, hosts: tuple[str, ...]) -> Finding:
 
 MEANINGS = meanings(
     """
-    go.majority: Too few dest hosts have received GO to form a quorum. Cause: Hosts stopped answering
-    between SEAL and GO. Nothing is lost meanwhile: no host serves and no session expires. To do: Bring
-    back a host that does not answer: the run then sends it GO. If the run has ended, zkmigrate resume.
-    See docs/how-to/host-died.md.
+    go.majority: Too few dest hosts have received GO to form a quorum. Cause: Hosts stopped answering between
+    SEAL and GO. Nothing is lost meanwhile: no host serves and no session expires. To do: Bring back a host
+    that does not answer: the run then sends GO to it. If the run has ended, run zkmigrate resume. See
+    docs/how-to/host-died.md.
 
-    go.not-heard: A dest host did not confirm its GO. Cause: It does not answer. If it has received GO, it
-    joins by itself. If not, it stays closed. To do: Bring the host back: VERIFY sends GO once it answers.
-    If the host is lost: docs/how-to/host-died.md.
+    go.not-heard: A dest host did not confirm its GO. Cause: The host does not answer. If the host has
+    received GO, it joins the others by itself. If not, it keeps refusing clients. To do: Bring the host back:
+    VERIFY sends GO once it answers. If the host is lost: docs/how-to/host-died.md.
 
     go.sent: A sealed dest host has no GO yet. Cause: The message has not reached it. To do: Wait, or
     resume.
 
-    open.no-way-back: A dest host has opened its door, so this run cannot walk back. Cause: Clients have
-    seen dest's transactions. Going back would lose them. To do: Repair forward: zkmigrate resume. A
+    open.no-way-back: A dest host has let clients in, so this run cannot go back. Cause: Clients have seen
+    dest's transactions. Going back would lose these transactions. To do: Repair forward: zkmigrate resume. A
     return needs an outage and the owner of source: docs/how-to/going-back.md.
     """
 )

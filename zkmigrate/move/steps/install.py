@@ -79,7 +79,7 @@ class InstallStep(OfDependent, Step[Programs]):
             found = Installed(_without(c) if c.begun else without).encode()
             return Ready(todo, record=found if self._keep else {})
         sentence, digest = (
-            "zkm-host on the host is the one in this package",
+            "zkm-host on the host is the same as in this package",
             f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}",
         )
         return Done(tuple(claim("install.same", sentence, True, target=h, seen=digest) for h in f))
@@ -106,13 +106,13 @@ def _without(c: Context) -> tuple[str, ...]:
 
 MEANINGS = meanings(
     """
-    install.same: zkm-host on the host is not the one in this package. Cause: The install failed, or
-    somebody replaced the file. To do: Resume, which installs it again. Find out who changes the file.
+    install.same: zkm-host on the host is not the same as in this package. Cause: The install failed, or
+    somebody replaced the file. To do: Resume, which installs zkm-host again. Find out who changes the file.
 
-    install.gone: Something of the run remains on the host. Cause: zkm-host did not remove it. To do:
-    Resume, which removes it.
+    install.gone: Files or rules of the run remain on the host. Cause: zkm-host did not remove them. To do:
+    Resume, which removes them.
 
-    install.answer: zkm-host on the host cannot be read. Cause: The host does not answer. To do: Find out
-    why, then resume.
+    install.answer: zkm-host on the host cannot be read. Cause: The host does not answer. To do: Find out why
+    it does not answer, then resume.
     """
 )

@@ -236,8 +236,8 @@ def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
 
 MEANINGS = meanings(
     """
-    join.observing: The dest host does not observe source yet. Cause: It is still taking the snapshot, or
-    cannot reach source. To do: Wait. If it lasts, read the host's ZooKeeper log.
+    join.observing: The dest host does not observe source yet. Cause: The host is still taking the snapshot,
+    or cannot reach source. To do: Wait. If this does not end, read the host's ZooKeeper log.
 
     join.answer: The dest host did not answer. Cause: The host or its ZooKeeper does not answer. To do:
     Find out why, then resume.

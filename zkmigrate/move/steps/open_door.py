@@ -66,7 +66,7 @@ class OpenStep(OfDependent, Step[DestStates]):
 
 MEANINGS = meanings(
     """
-    open.door: A dest host that serves still refuses clients. Cause: Its fence set still has entries. To
-    do: Resume. If it stays closed, check zkm-host status on that host.
+    open.door: A dest host that serves still refuses clients. Cause: Its fence set still has entries. To do:
+    Resume. If the host still refuses clients, run zkm-host status on it.
     """
 )

@@ -156,11 +156,11 @@ def _from_survey(c: Context, lowest: int) -> Finding:
     start = cursor.zxid if cursor is not None else 0
     return claim(
         "prove.cursor",
-        "every dest disk reaches the place in source's log that SURVEY read up to",
+        "every dest disk reaches the position up to which SURVEY read source's log",
         lowest >= start,
         seen=format_zxid(lowest),
         needed=f"at least {format_zxid(start)}",
-        moves=("roll back: the dest host catches up, then cut over again",),
+        moves=("roll back, so that the dest host catches up, then cut over again",),
     )
 
 
@@ -168,12 +168,12 @@ def _tail_claims(tails: Mapping[str, int], first: tuple[str, ...], newest: int) 
     return tuple(
         claim(
             "prove.tail",
-            "the newest durable zxid covers everything that touched the chroot",
+            "the newest zxid on the disk covers every transaction that touched the chroot",
             host in first,
             target=host,
             seen=format_zxid(zxid),
             needed=f"at least {format_zxid(newest)}",
-            moves=("roll back: the dest host catches up, then cut over again",),
+            moves=("roll back, so that the dest host catches up, then cut over again",),
         )
         for host, zxid in tails.items()
     )
@@ -196,7 +196,7 @@ def _delta_claim(words: Words, c: Context, result: DeltaResult) -> Finding:
         severity=severity,
         seen=result.unproved or missing or f"{result.records} read, none missing",
         needed="none missing, no gap",
-        moves=("roll back: find the writer named here and stop it, then cut over again",),
+        moves=("roll back, stop the writer that is named here, then cut over again",),
     )
 
 
@@ -205,17 +205,17 @@ MEANINGS = meanings(
     prove.source-log: Source's log cannot be read. Cause: A file or directory refuses the ssh account, or
     a host does not answer. To do: Fix the cause that the finding names, then run again.
 
-    prove.leader: Source changed its leader or epoch since SURVEY. Cause: An election happened in the
-    window. The proof needs one unbroken log. To do: Let the run walk back, then cut over again.
+    prove.leader: Source changed its leader or epoch since SURVEY. Cause: An election happened in the window.
+    The proof needs one unbroken log. To do: Let the run go back, then cut over again.
 
-    prove.cursor: A dest disk does not reach the place in source's log that SURVEY read up to. Cause: That
-    host was behind. To do: Let the run walk back: the host catches up. Then cut over again.
+    prove.cursor: A dest disk does not reach the position up to which SURVEY read source's log. Cause: That
+    host was behind. To do: Let the run go back, so that the host catches up. Then cut over again.
 
-    prove.delta: Source holds transactions under the chroot that dest lacks, or its log has a gap. Cause:
-    A client wrote to source directly during the cut. To do: Let the run walk back. Stop the writer that
-    the finding names, then cut over again.
+    prove.delta: Source holds transactions under the chroot that dest lacks, or its log has a gap. Cause: A
+    client wrote to source directly during the cut. To do: Let the run go back. Stop the writer that the
+    finding names, then cut over again.
 
-    prove.tail: A dest disk does not hold everything that touched the chroot. Cause: That host was behind
-    when it stopped. To do: Let the run walk back: the host catches up. Then cut over again.
+    prove.tail: A dest disk does not hold every transaction that touched the chroot. Cause: That host was
+    behind when it stopped. To do: Let the run go back, so that the host catches up. Then cut over again.
     """
 )

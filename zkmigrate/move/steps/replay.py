@@ -140,9 +140,9 @@ def batches_left(plan: Planned, mark: Mark) -> tuple[tuple[int, int, str], ...]:
 def _foreign(c: Context) -> Finding:
     return claim(
         "replay.disk",
-        "the disk read as source's belongs to the ensemble that receives the replay",
+        "the disk that was read as source's belongs to the ensemble that receives the replay",
         False,
-        seen=f"its log does not show {marker_of(c.inventory.kafka.chroot)}",
+        seen=f"the disk's log does not show {marker_of(c.inventory.kafka.chroot)}",
         needed="source.data_dir and source.log_dir of the servers that source.hosts names",
         moves=("correct source in migration.yml, then resume",),
     )
@@ -150,7 +150,7 @@ def _foreign(c: Context) -> Finding:
 
 MEANINGS = meanings(
     """
-    replay.disk: The disk read as source's does not belong to the ensemble that receives the replay.
+    replay.disk: The disk that was read as source's does not belong to the ensemble that receives the replay.
     Cause: source.data_dir or source.log_dir names another ensemble's directory. To do: Correct source in
     migration.yml, then resume.
     """

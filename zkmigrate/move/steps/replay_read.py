@@ -58,12 +58,12 @@ class ReplayReadStep(Reads[ReadFacts]):
         down = tuple(
             claim(
                 "read.dest-down",
-                "ZooKeeper of dest is stopped, so that its disk does not change",
+                "dest's ZooKeeper is stopped, so its disks do not change",
                 None if (up := runs(status)) is None else not up,
                 target=host,
                 seen="it runs" if up else str(status) if up is None else "stopped",
                 needed="stopped",
-                moves=("stop it and find out who started it, then resume",),
+                moves=("stop this ZooKeeper and find out who started it, then resume",),
             )
             for host, status in f.services.items()
         )
@@ -83,6 +83,6 @@ class ReplayReadStep(Reads[ReadFacts]):
 MEANINGS = meanings(
     """
     read.dest-down: ZooKeeper of a dest host runs, so its disk can still change. Cause: Somebody started
-    it. To do: Stop it and find out who started it, then resume.
+    ZooKeeper. To do: Stop ZooKeeper there and find out who started it, then resume.
     """
 )

@@ -91,7 +91,7 @@ def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScop
     If source has a mark, the replay continues from that mark.
     """
     if leader is None:
-        return Unknown("failed", "source has no single leader, whose disk would be read")
+        return Unknown("failed", "source has no single leader, so there is no disk to read")
     mark = mark_on(look, leader, c.inventory.kafka.chroot)
     if isinstance(mark, Unknown):
         return mark
@@ -130,8 +130,8 @@ def cost(replay: Reading[ReplayScope]) -> str:
     return (
         "every broker is down from the last one's stop until source serves the first one again; "
         f"{tally.transactions} transactions are replayed meanwhile, in about {took:.0f} s. Lost for good: "
-        f"dest's zxids and times, {ephemerals} transactions of ephemerals, and what "
-        "others than Kafka keep on dest"
+        f"dest's zxids and times, {ephemerals} transactions of ephemerals, and the znodes that "
+        "systems other than Kafka keep on dest"
     )
 
 
@@ -184,7 +184,7 @@ def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...
             not behind,
             seen=f"{len(behind)} of {len(kafka.partitions)} partitions lack a replica",
             needed="none",
-            moves=("wait until they are in sync",),
+            moves=("wait until the replicas are in sync",),
         ),
         claim(
             "return.reassignment",
@@ -193,7 +193,7 @@ def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...
             severity=Severity.WARN if moving is None else Severity.BLOCK,
             seen="these brokers cannot report it" if moving is None else f"{len(moving)} partitions",
             needed="none",
-            moves=("wait until it ends, or cancel it",),
+            moves=("wait until the reassignment ends, or cancel it",),
         ),
     )
 
@@ -223,27 +223,27 @@ def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Fin
 
 MEANINGS = meanings(
     """
-    return.source: A server of source does not serve. Cause: It is down, or out of sync. To do: Repair
+    return.source: A server of source does not serve. Cause: The server is down, or out of sync. To do: Repair
     source first.
 
     return.dest: No majority of dest serves. Cause: Dest hosts are down. Brokers need dest to hand over in
     order. To do: Bring dest hosts back first.
 
     return.brokers: Other brokers are registered than the inventory names, or no broker answers. Cause: A
-    broker is down, or the inventory lacks one. To do: Start the brokers that are missing. Add the others
-    to migration.yml.
+    broker is down, or the inventory lacks one. To do: Start the brokers that are missing. Add the missing
+    entries to migration.yml.
 
     return.in-sync: A partition lacks a replica. Cause: A broker is down or behind. To do: Wait until
     every replica is in sync.
 
-    return.reassignment: A partition is being reassigned, or the brokers cannot report whether one is.
-    Cause: An operator or a tool started it. To do: Wait until it ends, or cancel it.
+    return.reassignment: A partition is being reassigned, or the brokers cannot report whether one is. Cause:
+    An operator or a tool started a reassignment. To do: Wait until the reassignment ends, or cancel it.
 
     return.disks: zkmigrate cannot read dest's transactions from the disks. Cause: A directory cannot be
     read, or a host does not answer. To do: Fix the cause that the finding names, then run again.
 
-    return.file: A broker's file does not name dest alone. Cause: Somebody changed it after the roll. Or a
-    name in it does not resolve on that host. To do: Correct zookeeper.connect of that broker, or let the
-    name resolve.
+    return.file: A broker's file does not name dest alone. Cause: Somebody changed the file after the roll. Or
+    a name in the file does not resolve on that host. To do: Correct zookeeper.connect of that broker, or let
+    the name resolve.
     """
 )

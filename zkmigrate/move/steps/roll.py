@@ -267,7 +267,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         longest_s = c.inventory.policy.roll_recovery_s
         if status.unit_state == "deactivating":
             stop_s = min(_stop_s(status) + STOP_MARGIN_S, longest_s)
-            seen = f"systemd is stopping it; TimeoutStopSec is {status.unit_stop or 'not known'}"
+            seen = f"systemd is stopping the service; TimeoutStopSec is {status.unit_stop or 'not known'}"
             return Waiting(f"{name} has stopped", seen, max(WAVE_DEADLINE_S, stop_s), 1.0)
         if self._file_done(c, state) and status.unit_state in ("activating", "reloading"):
             seen = f"systemd reports the service as {status.unit_state}"
@@ -292,7 +292,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return Waiting(
             f"no process of {name} is a client of {other} any more",
             f"the {d.words.one} was started after its file named {wanted}, yet the host is connected to "
-            f"{', '.join(still_on)} of {other}: another process? find it there with ss -tnp; {progress}",
+            f"{', '.join(still_on)} of {other}. Find the process on that host with ss -tnp; {progress}",
             WAVE_DEADLINE_S,
         )
 
@@ -385,7 +385,7 @@ class RollStep(OfDependent, Step[RollFacts]):
                 False,
                 target=host,
                 seen=f"{path} names dest, and no change to it is in the journal",
-                needed="the change that wrote it",
+                needed="the record of the change that wrote the file",
                 moves=(
                     "recover the journal from its copies on the dest hosts, then roll back again",
                     f"put {words.key} back by hand and {words.again} the {words.one}, then roll back again",
@@ -493,7 +493,7 @@ def _state_unknown(dependent: AnyDependent, host: str, status: Reading[HostStatu
         seen="neither systemd nor the status command can report it"
         if isinstance(status, Seen)
         else str(status),
-        needed="active or not",
+        needed="a service that is reported as active or inactive",
         moves=("run the status command, or systemctl status, on that host by hand; then resume",),
     )
 
@@ -538,16 +538,16 @@ MEANINGS = meanings(
     command can report it. To do: Run the status command, or systemctl status, on that host by hand, then
     resume.
 
-    roll.stopped: A broker is down that this run did not stop. Cause: Somebody stopped it, or it crashed.
-    The roll would start it, while somebody may be working on its host. To do: Find out who stopped it.
-    Start it by hand and resume, or resume at a terminal and answer go.
+    roll.stopped: A broker is down that this run did not stop. Cause: Somebody stopped it, or it crashed. The
+    roll would start it, while somebody may be working on its host. To do: Find out who stopped it. Start the
+    broker by hand and resume, or resume at a terminal and answer go.
 
     roll.hour: The maintenance window is over before every broker has moved. Cause: The roll took longer
     than policy.window allows. To do: Wait for the next window, or change policy.window, then resume.
     Rollback works at any hour.
 
-    roll.before-image: The journal does not hold what the broker's file held before the roll. Cause: The
-    journal is lost, or somebody else wrote dest into the file. To do: Recover the journal from its copies
+    roll.before-image: The journal does not hold the content of the broker's file from before the roll. Cause:
+    The journal is lost, or somebody else wrote dest into the file. To do: Recover the journal from its copies
     on the dest hosts, then roll back. Or put the key back by hand and restart the broker.
 
     roll.cluster-id: The chroot, seen through this dest host, does not hold this cluster. Cause: The
@@ -557,11 +557,11 @@ MEANINGS = meanings(
     roll.left-source: A broker that was rolled is still a client of source. Cause: Its process did not
     read the new file. To do: Restart the broker that the finding names, then resume.
 
-    roll.names: It is not known whether a broker's file names dest. Cause: A name in zookeeper.connect
-    does not resolve on the broker's host. To do: Let it resolve there, or write addresses in its place,
-    then resume.
+    roll.names: It is not known whether a broker's file names dest. Cause: A name in zookeeper.connect does
+    not resolve on the broker's host. To do: Let the name resolve on that host, or write addresses in its
+    place, then resume.
 
     roll.answer: The broker's file cannot be read. Cause: The host does not answer, or the file cannot be
-    read. To do: Find out why, then resume.
+    read. To do: Find out why it cannot be read, then resume.
     """
 )

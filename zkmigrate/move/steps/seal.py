@@ -71,7 +71,7 @@ class SealStep(Step[DestStates]):
 
 MEANINGS = meanings(
     """
-    seal.permanent: The block on a dest host still ends by itself, or its lease has ended. Cause: The seal
-    has not reached the host, or came too late. To do: Let the run walk back, then run again.
+    seal.permanent: The block on a dest host still ends by itself, or its lease has ended. Cause: The seal has
+    not reached the host, or came too late. To do: Let the run go back, then run again.
     """
 )

@@ -91,7 +91,9 @@ def can_continue_without(c: Context, f: Statuses[HostPhase]) -> bool:
 def late_hosts(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
     """Return a warning for each host that does not serve, does not answer, or has no GO."""
     notes = {str(x.target): x.seen for x in f.unknown}
-    notes |= dict.fromkeys(f.in_phase(Phase.SEALED), "sealed: GO did not reach it, so it stays closed")
+    notes |= dict.fromkeys(
+        f.in_phase(Phase.SEALED), "sealed: GO did not reach this host, so it refuses clients"
+    )
     notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase(Phase.GO)}
     return tuple(
         claim(
@@ -102,7 +104,7 @@ def late_hosts(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
             target=host,
             seen=note,
             moves=(
-                "the others serve. Repair this host: VERIFY waits for it and sends GO if it is missing",
+                "the other hosts serve. Repair this host: VERIFY waits for it, and sends GO if it lacks GO",
                 "if the host is lost: docs/how-to/host-died.md",
             ),
         )
@@ -112,15 +114,15 @@ def late_hosts(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
 
 MEANINGS = meanings(
     """
-    serve.late: A dest host does not serve in the new ensemble; the others do. Cause: It did not start, or
-    did not receive GO. To do: Repair this host. VERIFY waits for it and sends GO. If the host is lost:
-    docs/how-to/host-died.md.
+    serve.late: A dest host does not serve in the new ensemble; the other hosts do. Cause: The host did not
+    start, or did not receive GO. To do: Repair this host. VERIFY waits for it and sends GO. If the host is
+    lost: docs/how-to/host-died.md.
 
     serve.finisher: A dest host could not start by itself after GO. Cause: Its ZooKeeper or its finisher
-    failed. The finding quotes the host. To do: Read the host's log and repair it, then zkmigrate resume.
-    Or zkmigrate rollback.
+    failed. The finding quotes the host. To do: Read the host's log and repair the host, then run zkmigrate
+    resume. Or run zkmigrate rollback.
 
-    serve.serving: A dest host does not serve in the new ensemble yet. Cause: It is still starting or
-    electing. To do: Wait. If it lasts, read its ZooKeeper log.
+    serve.serving: A dest host does not serve in the new ensemble yet. Cause: The host is still starting, or
+    the servers are electing a leader. To do: Wait. If this does not end, read the host's ZooKeeper log.
     """
 )

@@ -129,11 +129,11 @@ def _holds(tail: Tail, needed: int) -> bool:
 
 MEANINGS = meanings(
     """
-    stop.down: ZooKeeper of a dest host still runs. Cause: The service does not stop, or something
-    restarts it. To do: Find out what keeps it running, then run again.
+    stop.down: ZooKeeper of a dest host still runs. Cause: The service does not stop, or something restarts
+    it. To do: Find the cause, stop ZooKeeper, then run again.
 
-    stop.tail: A dest disk does not hold everything that the host had applied. Cause: The last record is
-    torn or was not written (ZOOKEEPER-4712). To do: Let the run walk back: zkmigrate rollback. Check that
+    stop.tail: A dest disk does not hold every transaction that the host had applied. Cause: The last record
+    is torn or was not written (ZOOKEEPER-4712). To do: Let the run go back: zkmigrate rollback. Check that
     disk.
 
     stop.stamp: The state of a dest host's data directory could not be read. Cause: The host does not

@@ -214,9 +214,10 @@ def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Find
     findings.append(
         claim(
             "survey.open-limit",
-            "the door opens before dest itself expires a session",
+            "dest lets clients in before it expires a session",
             limit + FIND_DOOR_S < limits.forward,
-            seen=f"without OPEN the hosts open {limit:g} s after they serve, clients need {FIND_DOOR_S:g} s",
+            seen=f"without OPEN the hosts let clients in {limit:g} s after they serve, and clients need "
+            f"{FIND_DOOR_S:g} s to reconnect",
             needed=f"less than the smallest session timeout, {limits.forward:g} s",
             moves=("lower policy.open_limit_s in migration.yml",),
         )
@@ -233,11 +234,11 @@ def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Find
     margin = f"times {policy.window_margin:g} (policy.window_margin)"
     moves: tuple[str, ...]
     if took is not None:
-        counts = f"it took {took:.1f} s in the rehearsal, {margin} is {counted:.1f} s"
+        counts = f"this took {took:.1f} s in the rehearsal, {margin} is {counted:.1f} s"
         moves = ("rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",)
     else:
         counts = (
-            f"not rehearsed, so it is assumed to take {counted:.1f} s: the longer of policy.way_back_s "
+            f"not rehearsed, so this is assumed to take {counted:.1f} s: the longer of policy.way_back_s "
             f"({policy.way_back_s:g} s) {margin} and {MESSAGES_TO_SEAL} round trips of {trip_s:.2f} s"
         )
         moves = ("rehearse, which measures the time: zkmigrate rollback --to rehearse, then run",)
@@ -333,10 +334,10 @@ def _homes(found: Homes | None) -> Finding:
     listed = [f"session {format_session(session)}: {where}" for session, where in astray[:LISTED]]
     return claim(
         "survey.sessions-on-dest",
-        "every session that owns a part of the chroot is a client of dest and of no source host",
+        "every session that owns an ephemeral under the chroot is a client of dest and of no source host",
         None if found.unknown else not astray,
         seen="; ".join((*found.unknown, *listed)) or f"{len(found.on_dest)} sessions, all on dest",
-        needed="every session in the cons of a dest host, none in source's",
+        needed="every session listed in cons of a dest host and of no source host",
         moves=(
             "move the client named here to dest, or stop it, then resume",
             "allow cons in 4lw.commands.whitelist",
@@ -348,7 +349,7 @@ def _same_tree(comparison: Reading[Comparison] | None) -> tuple[Finding, ...]:
     sentence = "the dest disk holds the same subtree as source at one zxid"
     moves = (
         "remove the dest host named here: zkmigrate rollback, then join it again with an empty disk",
-        "run zkmigrate resume, which reads both again",
+        "run zkmigrate resume, which reads source and dest again",
     )
     if not isinstance(comparison, Seen):
         return (claim("survey.same-tree", sentence, None, seen=str(comparison), moves=moves),)
@@ -364,7 +365,7 @@ def _same_tree(comparison: Reading[Comparison] | None) -> tuple[Finding, ...]:
             not different if isinstance(found, Seen) else None,
             target=host,
             seen=seen if isinstance(found, Seen) else str(found),
-            needed="equal data, ACL, stat fields and owners",
+            needed="the same data, ACLs, stat fields and owners",
             moves=moves,
         )
 
@@ -396,17 +397,17 @@ MEANINGS = meanings(
     survey.baseline: The chroot holds no ephemeral to compare with afterwards. Cause: The chroot is wrong,
     or no broker runs. To do: Correct the chroot in migration.yml, or start the brokers.
 
-    survey.timeouts: The timeout of a session that owns a part of the chroot is not known. Cause: No
-    server reports it. Without it the way back has no deadline. To do: Restart the client that owns this
-    session, then resume.
+    survey.timeouts: The timeout of a session that owns an ephemeral under the chroot is not known. Cause: No
+    server reports this timeout. Without it the way back has no deadline. To do: Restart the client that owns
+    this session, then resume.
 
-    survey.sessions-on-dest: A session that owns a part of the chroot is a client of source, or of no dest
-    host. Cause: A broker or tool still uses source. To do: Move that client to dest, or stop it. Then
+    survey.sessions-on-dest: A session that owns an ephemeral under the chroot is a client of source, or of no
+    dest host. Cause: A broker or tool still uses source. To do: Move that client to dest, or stop it. Then
     resume.
 
-    survey.same-tree: A dest disk holds another subtree than source, or it cannot be compared. Cause: A
-    host is behind, or its data diverged. To do: Let the host catch up, then resume. If it stays
-    different, roll back to join.
+    survey.same-tree: A dest disk holds another subtree than source, or the two cannot be compared. Cause: A
+    host is behind, or its data diverged. To do: Let the host catch up, then resume. If the subtrees still
+    differ, roll back to join.
 
     survey.tail: The disk of a dest host cannot be read. Cause: The host does not answer. To do: Find out
     why, then resume.

@@ -229,9 +229,9 @@ def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
             False,
             severity=Severity.WARN,
             target=host,
-            seen=f"{seen}; the others serve without it",
+            seen=f"{seen}; the other hosts serve without this host",
             needed="phase open",
-            moves=("bring it back or replace it: docs/how-to/host-died.md",),
+            moves=("bring the host back or replace it: docs/how-to/host-died.md",),
         )
         for host, seen in sorted(missing.items())
     )
@@ -281,7 +281,7 @@ def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
             severity=Severity.WARN,
             target=host,
             seen=seen,
-            needed="equal data, ACL, stat fields and owners",
+            needed="the same data, ACLs, stat fields and owners",
             moves=("zkmigrate prove digest --after-cut names every path that differs",),
         )
 
@@ -328,15 +328,15 @@ def _strays(reading: Reading[DeltaResult]) -> Finding:
 
 MEANINGS = meanings(
     """
-    verify.strays: A client wrote under the chroot on source after the proof. Cause: It still uses source.
-    Dest lacks its writes. To do: Find the client by its session in source's logs. Point it to dest and
-    repeat its writes there.
+    verify.strays: A client wrote under the chroot on source after the proof. Cause: The client still uses
+    source. Dest lacks its writes. To do: Find the client by its session in source's logs. Point the client to
+    dest and repeat its writes there.
 
-    verify.missing: A dest host does not serve with the others. Cause: It died, or did not receive GO. To
-    do: Bring it back or replace it: docs/how-to/host-died.md.
+    verify.missing: A dest host does not serve with the other hosts. Cause: The host died, or did not receive
+    GO. To do: Bring the host back or replace it: docs/how-to/host-died.md.
 
-    verify.same-tree: A dest disk held another subtree than source at the cut. Cause: The data diverged
-    before the cut. To do: Run zkmigrate prove digest --after-cut: it names every path that differs.
+    verify.same-tree: A dest disk held another subtree than source at the cut. Cause: The data diverged before
+    the cut. To do: Run zkmigrate prove digest --after-cut, which names every path that differs.
 
     verify.baseline: The journal does not hold the state to compare with. Cause: The part of the journal
     with PROVE's record is lost. To do: Compare sessions and partitions by hand.

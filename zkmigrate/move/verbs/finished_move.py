@@ -34,7 +34,9 @@ class FinishedMoves:
         if history.name != self._inventory.name:
             return Unknown("failed", f"{asked.run} is a run of {history.name}, not of {self._inventory.name}")
         if not (tails and history.is_over and history.way is Way.FORWARD):
-            return Unknown("failed", f"{asked.run} is no move that has ended; needed: finalize is done")
+            return Unknown(
+                "failed", f"{asked.run} is not a finished move; needed: a move whose finalize is done"
+            )
         if not tails.keys() <= {*self._inventory.dest_names}:
             return Unknown("failed", f"{asked.run} moved to other dest hosts: {', '.join(tails)}")
         return Seen(max(tails.values()))

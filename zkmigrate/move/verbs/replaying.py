@@ -36,9 +36,9 @@ def text(found: ReplayScope) -> str:
     if left > 0:
         lines.append(f"  and {left} transactions more; --lines N shows more")
     if code(found):
-        lines.append("It may not be replayed as it is: nothing was written.")
+        lines.append("The transactions cannot be replayed now. Nothing was written.")
     else:
-        lines.append(f"It may be replayed: {found.tally.transactions} transactions. Nothing was written.")
+        lines.append(f"{found.tally.transactions} transactions can be replayed. Nothing was written.")
     return "\n".join(lines)
 
 
@@ -47,8 +47,9 @@ def _counts(found: ReplayScope) -> list[str]:
     words = {**_OPERATIONS, "Count": "of an ephemeral (its parent's counter)"}
     counts = ", ".join(f"{tally.kinds[kind]} {word}" for kind, word in words.items() if tally.kinds[kind])
     return [
-        f"  to replay: {tally.transactions} of them, on {len(tally.paths)} znodes: {counts or 'nothing'}",
-        f"  {found.passed} leave nothing: deleted ephemerals",
+        f"  to replay: {tally.transactions} transactions, on {len(tally.paths)} znodes: "
+        f"{counts or 'nothing'}",
+        f"  {found.passed} transactions leave nothing behind: their ephemerals were deleted",
     ]
 
 

@@ -71,7 +71,7 @@ def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
 
 def _refuse_no_broker(inventory: Inventory, playbook: Playbook, host: str) -> None:
     if "brokers" not in playbook.retirable:
-        raise UsageError(f"a run of {playbook.id} does not go on without a host: none can be retired from it")
+        raise UsageError(f"a run of {playbook.id} cannot continue without a host, so no host can be retired")
     if host in inventory.broker_names:
         return
     hosts = (*inventory.source_names, *inventory.dest_names)

@@ -264,7 +264,7 @@ def test_reading_a_host_key_ends_at_the_deadline(
     with (
         Transport(inventory.model_copy(update={"ssh": ssh})) as opened,
         deadline.within(0.5),
-        pytest.raises(TransportError, match="shows no host key"),
+        pytest.raises(TransportError, match="presents no host key"),
     ):
         opened.unpinned("s1")
     assert limits

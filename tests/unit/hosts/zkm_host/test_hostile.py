@@ -293,13 +293,13 @@ def test_an_image_is_taken_into_no_directory_that_is_not_ours(dest: Dest, secret
     before = told(secret)
     image = dest.data / f".zkm-image-{tag(dest)}"
     image.symlink_to(secret)
-    assert "is not ours" in dest.refused("arm", dest.spec(), rc=5)
+    assert "was not made by zkm-host" in dest.refused("arm", dest.spec(), rc=5)
     assert told(secret) == before
     image.unlink()
     image.mkdir(mode=0o700)
     (image / "version-2").symlink_to(secret)
     give(image)
-    assert "is not ours" in dest.refused("arm", dest.spec(), rc=5)
+    assert "was not made by zkm-host" in dest.refused("arm", dest.spec(), rc=5)
     assert told(secret) == before
     shutil.rmtree(image)
     dest.do("arm", dest.spec())

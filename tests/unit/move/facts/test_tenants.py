@@ -103,4 +103,4 @@ def test_a_file_that_is_not_read_leaves_open_whether_it_is_the_authorizer() -> N
 
 
 def test_it_is_said_beside_whom() -> None:
-    assert beside2(2, LOCK).words() == f"2 sessions beside broker2's own on dest2, owns {LOCK}"
+    assert beside2(2, LOCK).words() == f"2 sessions in addition to those of broker2 on dest2, owns {LOCK}"

@@ -91,9 +91,9 @@ CASES: tuple[tuple[str, str, Callable[[Inventory], Inventory], Break, str, str],
     ("host.tools", "preflight", same,
      program("dest1", "facts", "tool.ipset=ipset v7.17, protocol version: 7", "tool.ipset=missing"),
      "install ipset", "netcat"),
-    ("source.quorum", "preflight", same, no_word("mntr", *SOURCES), "see why it", "allow"),
+    ("source.quorum", "preflight", same, no_word("mntr", *SOURCES), "find out why the host", "allow"),
     ("source.purge", "preflight", same, config("purgeInterval=0", "purgeInterval=1"), "purgeInterval=0", "?"),
-    ("dest.observing", "roll", same, no_word("srvr", "dest1"), "see why it", "log"),
+    ("dest.observing", "roll", same, no_word("srvr", "dest1"), "find out why the host", "log"),
     ("dest.cluster-id", "roll", wrong_cluster, untouched, "kafka.cluster_id", "wait"),
 )  # fmt: skip
 

@@ -49,7 +49,7 @@ def test_without_a_topic_nothing_is_claimed() -> None:
     ("partitions", "told"),
     [
         ((), "no topic canary"),
-        (FIT[:2], "broker3 is the preferred leader of none"),
+        (FIT[:2], "broker3 is the preferred leader of no partition"),
         ((*FIT[:2], replace(FIT[2], isr=(3, 1))), "canary-2 is not in sync"),
         ((*FIT[:2], replace(FIT[2], replicas=(3,), isr=(3,))), "canary-2 has one replica"),
     ],

@@ -398,7 +398,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "host.socket-kill", "preflight", "dest1", program("dest1", "facts", "ss_kill=yes", "ss_kill=no"),
-        "ends nothing",
+        "ended no connection",
         program("dest1", "facts", "ss_kill=yes", "ss_kill=unknown"),
     ),
     (
@@ -415,7 +415,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     (
         "host.commands", "preflight", "dest1",
         program("dest1", "status", "unit_state=inactive", "unit_state=active"),
-        "active, nobody listens", no_program("dest1", "status"),
+        "active, no process listens", no_program("dest1", "status"),
     ),
     (
         "host.commands", "preflight", "broker3", entries("broker3", "/opt/kafka"),
@@ -456,7 +456,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         9092, "")})),
         "brokers 1, 2, 3, 4", no_kafka,
     ),
-    ("kafka.controller", "roll", "", kafka(replace(view(), controller=-1)), "none", no_kafka),
+    ("kafka.controller", "roll", "", kafka(replace(view(), controller=-1)), "no controller", no_kafka),
     ("kafka.cluster-id", "preflight", "", kafka(replace(view(), cluster_id="x" * 22)), "x" * 22, no_kafka),
     (
         "kafka.offline", "roll", "", kafka(partition(leader=-1)),
@@ -711,7 +711,7 @@ def test_a_host_that_is_not_reached_is_one_line_and_the_first() -> None:
     assert lines[0] == f"[??] dest2: unreachable: {NO_ROUTE}; {len(unknown)} checks unknown"
     assert [line.split()[1] for line in lines[1:] if line.startswith("[??]")] == ["source.ports"]
     moves = finding_lines.moves(findings)
-    assert [m for m in moves if m.startswith("see why it does not answer")]
+    assert [m for m in moves if m.startswith("find out why the host does not answer")]
     assert not [m for m in moves if "ssh.known_hosts" in m], "a key does not open a route"
 
 
@@ -745,7 +745,7 @@ def test_on_the_wrong_machine_that_is_said_first_and_the_rest_follows(by_ssh: Un
     findings = run_preflight(context(), world, gate)
     screen = of_the_screen(findings)
     assert screen[1].split(":")[0].strip() == "operator.address"
-    assert "it has none of them; it sends from 172.17.0.2; and no host lets it in" in screen[1]
+    assert "it has none of these addresses; it sends from 172.17.0.2; and no host lets it in" in screen[1]
     done = [line for line in screen if line.split() and line.split()[0] == "do"]
     assert "run zkmigrate on the machine that has 10.71.0.2; is this the right one?" in done[0]
     assert len(done) == 2, "one remedy for the machine, one for the hosts"
@@ -774,7 +774,7 @@ def test_another_address_only_warns_where_hosts_answer() -> None:
     assert blocking(found_) == ()
     [told] = [f for f in found_ if f.id == "operator.address"]
     assert (told.held, told.severity) == (Held.NO, Severity.WARN)
-    assert told.seen == "it has none of them; it sends from 172.17.0.2"
+    assert told.seen == "it has none of these addresses; it sends from 172.17.0.2"
 
 
 def test_one_of_several_addresses_is_enough() -> None:

@@ -66,7 +66,7 @@ SERVER_3 = "server.3=10.71.0.13:2888:3888"
 FALSE: list[tuple[str, str, str, Break, str]] = [
     ("source.quorum", "preflight", "", word("source1", "srvr", recorded("leader.srvr")), "source1 leader"),
     ("source.config", "preflight", "source2", config(SERVER_3, f"{SERVER_3}|10.71.9.13:2888:3888"),
-     "a server line that is not understood"),
+     "a server line that cannot be parsed"),
     ("source.config", "preflight", "source2", config(SERVER_3, "server.3=10.71.0.13:2888:3889"),
      "server.3 uses ports 2888:3889"),
     ("source.config", "preflight", "source2", config(f"{SERVER_3}\n", ""), "no line for server.3 (source3)"),
@@ -92,7 +92,7 @@ FALSE: list[tuple[str, str, str, Break, str]] = [
      "zookeeper.connect names 10.71.0.99, not a source host"),
     ("host.commands", "preflight", "broker2",
      lambda w: w.programs.update({("broker2", "status"): Seen(RUNS.replace("pid=311", "pid=0"))}),
-     "active, nobody listens"),
+     "active, no process listens"),
     ("kafka.kraft", "preflight", "broker1", broker_file("process.roles=broker\n"), "process.roles=broker"),
     ("kafka.kraft", "roll", "broker1", broker_file("controller.quorum.voters=1@10.71.0.31:9094\n"),
      "controller.quorum.voters=1@10.71.0.31:9094"),

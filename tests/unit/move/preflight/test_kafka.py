@@ -160,7 +160,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     (
         "kafka.controller", "cutover", "",
         lambda w: w.znodes.update({(host, "/kafka/controller"): Absent() for host in DEST}),
-        "ZooKeeper names none", no_znode("/kafka/controller_epoch"),
+        "ZooKeeper names no controller", no_znode("/kafka/controller_epoch"),
     ),
     (
         "kafka.config", "preflight", "broker1",
@@ -210,8 +210,8 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
             seen, lambda w, host=host: w.programs.update({(host, "facts"): TIMEOUT}),
         )
         for host, address, seen in (
-            ("broker2", "10.71.0.12", "it is also source2 (10.71.0.12)"),
-            ("dest3", "10.71.0.31", "it is also broker1 (10.71.0.31)"),
+            ("broker2", "10.71.0.12", "the address of source2 (10.71.0.12)"),
+            ("dest3", "10.71.0.31", "the address of broker1 (10.71.0.31)"),
         )
     ),
     (
@@ -629,7 +629,7 @@ def test_sockets_tell_the_clients_where_cons_is_not_allowed() -> None:
     world.socket_lists["source3"] = Seen("0 0 10.71.0.13:2181 10.71.0.99:50000\n")
     found = _found(world, "kafka.other-clients", "preflight")
     assert (found.held, found.target) == (Held.NO, "10.71.0.99")
-    assert found.seen == "connected on source3, owns nothing"
+    assert found.seen == "connected on source3, owns no ephemeral"
 
 
 def test_brokers_the_operator_and_probes_are_no_tenants() -> None:

@@ -85,7 +85,8 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "host.namespace", "roll", "dest1", around("dest1", "listener=311 net:[4026532281] java\n", ""),
-        "nobody listens on the client port in net:[4026532281]", no_program("dest1", "surroundings", DENIED),
+        "no process listens on the client port in net:[4026532281]",
+        no_program("dest1", "surroundings", DENIED),
     ),
     (
         "host.namespace", "cutover", "dest3",
@@ -285,7 +286,7 @@ def test_a_door_that_is_not_told_of_is_unknown() -> None:
     del world.reached["broker1"]
     world.programs["broker1", "reach"] = Seen("probe 10.71.0.21 2181 open\n")
     found = of(run_preflight(context(), world, "preflight"), "dest.client-port")["broker1"]
-    assert (found.held, found.seen) == (Held.UNKNOWN, "dest2 2181 not told; dest3 2181 not told")
+    assert (found.held, found.seen) == (Held.UNKNOWN, "dest2 2181 not reported; dest3 2181 not reported")
     del world.reached["dest1"]
     world.programs["dest1", "reach"] = Seen("probe 10.71.0.12 2888 open\nprobe 10.71.0.12 3888 open\n")
     ports = of(run_preflight(context(), world, "preflight"), "source.ports")

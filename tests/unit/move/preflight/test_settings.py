@@ -191,16 +191,16 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "dest.settings", "preflight", "dest2", flags("dest2", "-Dzookeeper.forceSync=no"),
-        "forceSync=no: what a log holds may be lost", no_file("dest2", JAVA_ENV),
+        "forceSync=no: a power failure may lose", no_file("dest2", JAVA_ENV),
     ),
     (
         "dest.same-flags", "preflight", "dest1", flags("source3", "-Dzookeeper.extendedTypesEnabled=true"),
-        "extendedTypesEnabled: here false, source1 false, source2 false, source3 true",
+        "extendedTypesEnabled: this host false, source1 false, source2 false, source3 true",
         unseen("source1"),
     ),
     (
-        "dest.same-flags", "roll", "dest3", flags("dest3", "-Dzookeeper.skipACL=yes"), "skipACL: here yes",
-        unseen("dest3"),
+        "dest.same-flags", "roll", "dest3", flags("dest3", "-Dzookeeper.skipACL=yes"),
+        "skipACL: this host yes", unseen("dest3"),
     ),
     (
         "dest.init-limit", "preflight", "", much_on_disk, "dest 20 s, source1 20 s",
@@ -236,8 +236,8 @@ SETTINGS: list[tuple[str, Settings, str]] = [
     ("dest.settings", {"metricsProvider.httpHost": "zk1.example"}, "metricsProvider.httpHost=zk1.example"),
     ("dest.settings", {"electionAlg": "0"}, "electionAlg=0"),
     ("dest.settings", {"fastleader_maxNotificationInterval": "120000"}, "Interval=120000"),
-    ("dest.same-flags", {"extendedTypesEnabled": "true"}, "extendedTypesEnabled: here true"),
-    ("dest.same-flags", {"digest_enabled": "false"}, "digest.enabled: here false"),
+    ("dest.same-flags", {"extendedTypesEnabled": "true"}, "extendedTypesEnabled: this host true"),
+    ("dest.same-flags", {"digest_enabled": "false"}, "digest.enabled: this host false"),
     ("dest.config", {"initLimit": None}, "no initLimit in dest.settings"),
     ("dest.config", {"syncLimit": "0"}, "no syncLimit in dest.settings"),
     ("dest.config", {"tickTime": "two"}, "tickTime"),
@@ -308,7 +308,7 @@ def test_a_config_of_dest_with_a_number_of_sources() -> None:
         config("server.3=10.71.0.13", "server.12=10.71.0.13", f"source{n}")(world)
     found = findings(world, "dest.config", "")
     assert found.held is Held.NO
-    assert "a server of source has a number of dest's" in found.seen
+    assert "a server of source has the same number as a server of dest" in found.seen
 
 
 @pytest.mark.parametrize("version", VERSIONS)

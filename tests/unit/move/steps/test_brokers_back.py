@@ -86,7 +86,7 @@ def test_a_broker_that_runs_with_a_name_that_does_not_resolve_may_have_used_sour
     assert isinstance(forward, Blocked)
     [told] = forward.findings
     assert (told.id, told.held) == ("brokers-back.file", Held.UNKNOWN)
-    assert told.seen == "it runs, and zk.alias does not resolve on broker1"
+    assert told.seen == "the broker runs, and zk.alias does not resolve on broker1"
     back = verdict(NOBODY, Way.BACK, brokers=brokers(STOPPED, broker1=named))
     assert isinstance(back, Blocked)
     assert back.no_way_back
@@ -104,7 +104,9 @@ def test_a_name_of_the_inventory_that_does_not_resolve_on_a_broker_is_named_like
     c = replace(c, inventory=c.inventory.model_copy(update={"source": source}))
     at = replace(broker(UP, content), resolved=resolved)
     steps: dict[str, Verdict] = {
-        "it runs, and ": BrokersBackStep().check(c, replace(AT_HOME, brokers=brokers(HOME, broker1=at))),
+        "the broker runs, and ": BrokersBackStep().check(
+            c, replace(AT_HOME, brokers=brokers(HOME, broker1=at))
+        ),
         "": ReturnPreflightStep().check(c, replace(WELL, brokers=brokers(broker(), broker1=at))),
     }
     for before, told in steps.items():
@@ -116,7 +118,7 @@ def test_a_name_of_the_inventory_that_does_not_resolve_on_a_broker_is_named_like
         context(brokers=OUTAGE.encode()), replace(AT_HOME, brokers=brokers(HOME, broker1=known))
     )
     assert isinstance(went, Blocked)
-    assert [one.seen for one in went.findings] == ["it runs, and its file does not name source"]
+    assert [one.seen for one in went.findings] == ["the broker runs, and its file does not name source"]
 
 
 class World:

@@ -55,7 +55,7 @@ def test_a_zxid_ahead_of_z_is_kept_as_the_hosts_own() -> None:
 @pytest.mark.parametrize(
     ("f", "what"),
     [
-        (facts(before=host(outstanding=1)), "nothing is outstanding on dest"),
+        (facts(before=host(outstanding=1)), "no request is outstanding on dest"),
         (facts(z=None), "source's leader answers"),
         (facts(after=host(zxid=Z - 1)), "every dest host has source's zxid"),
         (facts(after=host(zxid=Z - 5)), "every dest host has source's zxid"),

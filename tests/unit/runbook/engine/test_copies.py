@@ -63,7 +63,7 @@ class Hosts:
         start = {"more": held, "new": b""}[words[1]]
         if hashlib.sha256(start + more).hexdigest() != words[2]:
             told = f"holds {len(held)} bytes with sha256 {hashlib.sha256(held).hexdigest()}"
-            return Outcome(3, f"zkm-host: the copy here {told}: these bytes do not follow it\n")
+            return Outcome(3, f"zkm-host: the copy here {told}: the new bytes do not continue it\n")
         self.taken[host] = start + more
         return Outcome(0, "")
 

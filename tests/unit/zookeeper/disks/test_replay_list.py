@@ -83,9 +83,9 @@ def test_what_dest_did_is_listed_and_what_leaves_nothing_is_counted(source: Path
         (format_zxid(NEW + 2), "/kafka/n3"),
     ]
     said = run("list", source, *dests).stdout
-    assert "to replay: 2 of them, on 2 znodes: 1 create, 1 setData" in said
+    assert "to replay: 2 transactions, on 2 znodes: 1 create, 1 setData" in said
     assert f"{format_zxid(NEW + 1)} by {STRAY:#x} Create /kafka/new" in said
-    assert said.endswith("It may be replayed: 2 transactions. Nothing was written.\n")
+    assert said.endswith("2 transactions can be replayed. Nothing was written.\n")
 
 
 def test_more_transactions_than_lines_are_counted(source: Path, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_what_stands_against_it_is_named(
     code, found = listed(source, disk(tmp_path / "dest", [*history(), *OWN, *own]))
     assert (code, found["possible"], failing(found)) == (10, False, ids)
     said = run("list", source, tmp_path / "dest").stdout
-    assert "It may not be replayed as it is: nothing was written." in said
+    assert "The transactions cannot be replayed now. Nothing was written." in said
     assert f"{ids[0]:18} DOES NOT HOLD" in said
 
 
@@ -139,8 +139,8 @@ def short(zxid: int, version: int, time_ms: int) -> bytes:
     ("left_s", "held", "why"),
     [
         (0, False, "1 of 1 partitions lack a replica: t-0; 1 brokers up"),
-        (299, True, "of 1 partitions the first lacked a replica 299.0 s before the first broker left"),
-        (301, False, "of 1 partitions the first lacked a replica 301.0 s before the first broker left"),
+        (299, True, "1 partitions; the first replica fell out of sync 299.0 s before the first broker left"),
+        (301, False, "1 partitions; the first replica fell out of sync 301.0 s before the first broker left"),
     ],
     ids=["brokers-up", "stopped", "behind-before"],
 )
