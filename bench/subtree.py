@@ -28,6 +28,7 @@ from bench.spread import compared, in_turn, out_option, save, show_compared
 from bench.zookeeper import send, server
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.snapname import snapshot_files
 from zkmigrate.zookeeper.data.subtree import Extent
@@ -101,7 +102,7 @@ def measured(port: int, folder: Path, znodes: int, rounds: int, peer_rounds: int
     at = [Server("127.0.0.1", port)]
 
     def over_the_wire(window: int) -> Callable[[], Found]:
-        return lambda: whole(from_server(at, ROOT, window, Limits(), silent))
+        return lambda: whole(from_server(at, Chroot(ROOT), window, Limits(), silent))
 
     def whole(answer: Answer) -> Found:
         if answer.denied or answer.gone or answer.begin != answer.end:
@@ -109,7 +110,7 @@ def measured(port: int, folder: Path, znodes: int, rounds: int, peer_rounds: int
         return found(answer.extent)
 
     def read() -> Answer:
-        return from_disk(Disks(None), Place("", str(folder)), None, ROOT, _RECORD, silent)
+        return from_disk(Disks(None), Place("", str(folder)), None, Chroot(ROOT), _RECORD, silent)
 
     client = KazooClient(f"127.0.0.1:{port}", timeout=30.0)
     client.start()

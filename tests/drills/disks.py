@@ -13,6 +13,7 @@ from tests.drills.acknowledged import Missing, Promised, missing_in, promised
 from tests.drills.cut_figures import CutOver, figures_of
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.spec import LabSpec
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.logdir import log_files
 from zkmigrate.zookeeper.data.reader import Directory, FileDirectory
 from zkmigrate.zookeeper.data.snapname import snapshot_files
@@ -35,7 +36,7 @@ def loaded_from(disk: Directory) -> list[str]:
 
 def judge_disk(disk: Path, promise: Promised, chroot: str) -> Missing:
     """Return the promises that the copied disk of one host does not keep."""
-    return missing_in(load_tree(FileDirectory(disk), chroot=chroot), promise, chroot)
+    return missing_in(load_tree(FileDirectory(disk), chroot=Chroot(chroot)), promise, chroot)
 
 
 def judged(directory: Path, end: Mapping[str, Any]) -> dict[str, Any]:

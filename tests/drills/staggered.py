@@ -27,6 +27,7 @@ from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.move.rules.start_order import freshest
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.tree import load_tree
@@ -130,7 +131,10 @@ def missing_on(lab: Lab, promise: Promised) -> dict[str, Missing]:
     """Return the promises that each dest host's disk does not keep."""
     chroot = lab.spec.chroot
     disks = {host.name: FileDirectory(host.root / VERSION_2) for host in lab.role(Role.DEST)}
-    return {name: missing_in(load_tree(disk, chroot=chroot), promise, chroot) for name, disk in disks.items()}
+    return {
+        name: missing_in(load_tree(disk, chroot=Chroot(chroot)), promise, chroot)
+        for name, disk in disks.items()
+    }
 
 
 def lost(lab: Lab, promise: Promised) -> int:

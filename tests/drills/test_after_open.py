@@ -34,6 +34,7 @@ from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.wait import TimedProgress, wait_until
 from zkmigrate.move.rules.outage import OWNER
 from zkmigrate.runbook.model.finding import Held
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.replay import marker_of
 
 pytestmark = pytest.mark.drill
@@ -136,7 +137,7 @@ class AfterOpen:
 
     def _killed(self, operator: Operator) -> int:
         """Resume, kill the run during the replay, and return the number of replayed transactions."""
-        marker, seen = marker_of(self.lab.spec.chroot), 0
+        marker, seen = marker_of(Chroot(self.lab.spec.chroot)), 0
         with operator.tool("killed", "resume", *PLAYBOOK) as tool, self.lab.zookeeper() as client:
 
             def missing() -> str | None:

@@ -8,6 +8,7 @@ from zkmigrate.hosts import zkm_host
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.spec import Role
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.tree import diff, load_tree
@@ -64,8 +65,8 @@ def tree_differences(lab: Lab) -> list[str]:
     for host in lab.role(Role.DEST):
         dest = FileDirectory(host.root / VERSION_2)
         upto = newest(dest).zxid
-        right = load_tree(dest, chroot=chroot, upto=upto)
-        left = load_tree(source, chroot=chroot, upto=upto)
+        right = load_tree(dest, chroot=Chroot(chroot), upto=upto)
+        left = load_tree(source, chroot=Chroot(chroot), upto=upto)
         if not left.zxid == right.zxid == upto:
             found.append(f"{host.name}: read to {right.zxid:#x}, source to {left.zxid:#x}, asked {upto:#x}")
         if not left.nodes:

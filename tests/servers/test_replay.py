@@ -29,6 +29,7 @@ from zkmigrate.move.facts.replay import ReplayDisks, ReplayScope
 from zkmigrate.move.facts.replay_disks import Reader
 from zkmigrate.zookeeper.changes import SOURCE, BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.proofs import Side
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.replay import MARKER, Mark
@@ -127,19 +128,19 @@ def side(member: Member) -> Side:
 
 
 def looking(source: Member, dest: Member, chroot: str) -> ReplayDisks:
-    return ReplayDisks(lambda: [side(source), side(dest)], chroot)
+    return ReplayDisks(lambda: [side(source), side(dest)], Chroot(chroot))
 
 
 def changes(found: ReplayScope) -> list[ReplayTransactions]:
-    cut = format_zxid(found.cut)
+    path, cut = found.chroot.path, format_zxid(found.cut)
     return [
-        ReplayTransactions(SOURCE, found.chroot, found.dest, cut, format_zxid(b.upto), b.count, b.fingerprint)
+        ReplayTransactions(SOURCE, path, found.dest, cut, format_zxid(b.upto), b.count, b.fingerprint)
         for b in found.batches
     ]
 
 
 def begin(found: ReplayScope) -> BeginReplay:
-    return BeginReplay(SOURCE, found.chroot, found.dest, format_zxid(found.cut), "Ada Owner")
+    return BeginReplay(SOURCE, found.chroot.path, found.dest, format_zxid(found.cut), "Ada Owner")
 
 
 def sent(
@@ -147,7 +148,7 @@ def sent(
 ) -> list[tuple[int, str]]:
     """What each of the changes answered."""
     disk = side(dest)
-    reader = Reader(todo[0].chroot, lambda _host: (disk.data, disk.logs))
+    reader = Reader(Chroot(todo[0].chroot), lambda _host: (disk.data, disk.logs))
     return [replay.alter([Server(ADDRESS, source.port)], reader, change) for change in todo]
 
 

@@ -17,6 +17,7 @@ from zkmigrate.lab.shape import LAST_ZOOKEEPER, release
 from zkmigrate.lab.spec import JAVA_11_KAFKA
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.disks.location import Disks, Place
 from zkmigrate.zookeeper.disks.subtree import Answer, from_disk, from_server
 
@@ -57,8 +58,10 @@ def test_zookeeper_starts(version: str, tmp_path: Path) -> None:
     with zookeeper(version, tmp_path) as port:
         assert (four_letter_word(ADDRESS, "srvr", port) or "").startswith(f"Zookeeper version: {version}-")
         planted(port)
-        walked = from_server([Server(ADDRESS, port)], "/kafka", 10, Limits(), print)
-        read = from_disk(Disks(None), Place("", str(tmp_path / "data")), None, "/kafka", 2 << 20, print)
+        walked = from_server([Server(ADDRESS, port)], Chroot("/kafka"), 10, Limits(), print)
+        read = from_disk(
+            Disks(None), Place("", str(tmp_path / "data")), None, Chroot("/kafka"), 2 << 20, print
+        )
         assert extent(walked) == extent(read)
 
 

@@ -29,6 +29,7 @@ from zkmigrate.spark.jobs import diff, proof
 from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.subtree_at import load_subtree, znode
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.proofs import PROOFS, Side
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tree import load_tree
@@ -267,8 +268,8 @@ def test_a_log_over_a_fuzzy_snapshot_makes_the_tree_of_one_process(
     folder = disk(tmp_path / "one", log, {OLD: fuzzy})
     opened = disks([Place("one", str(folder))], MAX_RECORD)[0]
     upto = OLD + 119 - 30 * seed
-    found = load_subtree(spark, opened, "/kafka", upto)
-    wanted = load_tree(FileDirectory(folder / "version-2"), chroot="/kafka", upto=upto)
+    found = load_subtree(spark, opened, Chroot("/kafka"), upto)
+    wanted = load_tree(FileDirectory(folder / "version-2"), chroot=Chroot("/kafka"), upto=upto)
     got = {row.path: znode(row) for row in found.nodes.collect()}
     assert got == wanted.nodes
     assert (found.zxid, found.snapshot) == (wanted.zxid, wanted.snapshot)

@@ -22,6 +22,7 @@ from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import sessions
 from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.section import Section
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.session import format_session
@@ -30,17 +31,17 @@ from zkmigrate.zookeeper.data.tree import load_tree
 
 
 def answer(spark: SparkSession, folder: Path, chroot: str = "/kafka") -> Section:
-    return sessions.run(Input(spark, Request((Place("zk", str(folder)),), chroot=chroot)))
+    return sessions.run(Input(spark, Request((Place("zk", str(folder)),), chroot=Chroot(chroot))))
 
 
 def agree(found: Section, folder: Path, chroot: str) -> None:
     """Who is open, and who owns what, is as the reader of the whole state says."""
     directory = FileDirectory(folder)
-    sums = read_sums(directory, directory, chroot=chroot)
+    sums = read_sums(directory, directory, chroot=Chroot(chroot))
     assert {row.session: row.timeout_ms for row in found.frames["open"].collect()} == sums.sessions
     owners = {row.session: (row.znodes, row.path, row.timeout_ms) for row in found.frames["owners"].collect()}
     assert owners == {one: (len(of), of[0], sums.sessions[one]) for one, of in sums.owners.items()}
-    smallest = load_tree(directory, directory, chroot=chroot).smallest_timeout_ms
+    smallest = load_tree(directory, directory, chroot=Chroot(chroot)).smallest_timeout_ms
     assert found.figures["smallest_timeout_ms"] == smallest
     assert (found.figures["open"], found.figures["owners"]) == (len(sums.sessions), len(sums.owners))
     opened, closed = Counter[int](), dict[int, int]()

@@ -15,6 +15,7 @@ from zkmigrate.spark.input import Input
 from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
+from zkmigrate.zookeeper.data.chroot import Chroot
 
 
 def test_what_a_job_kept_is_given_back(
@@ -43,7 +44,7 @@ def test_what_a_job_kept_is_given_back(
     monkeypatch.setattr(verb, "job", watched)
     monkeypatch.setattr(verb, "session", this)
     disk = Place("zk", str(recorded / "3.8.4" / "standalone"))
-    request = Request((disk,), dest=(Place("d", disk.path),), chroot="/kafka")
+    request = Request((disk,), dest=(Place("d", disk.path),), chroot=Chroot("/kafka"))
     said: list[str] = []
     names = ("sessions", "continuity", "proof")
     code = verb.analyze(names, request, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)
@@ -60,7 +61,7 @@ def test_what_a_job_kept_is_given_back(
 def test_tables_that_this_process_writes_are_those_that_spark_writes(
     spark: SparkSession, recorded: Path, tmp_path: Path
 ) -> None:
-    request = Request((Place("zk", str(recorded / "3.8.4" / "standalone")),), chroot="/kafka")
+    request = Request((Place("zk", str(recorded / "3.8.4" / "standalone")),), chroot=Chroot("/kafka"))
     for name in ("tenants", "writers", "quiet", "sessions"):
         found = jobs.job(name)(Input(spark, request))
         assert found.frames

@@ -14,6 +14,7 @@ from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import quiet, writers
 from zkmigrate.spark.request import Place, Request
 from zkmigrate.zookeeper.data import log_writers as single
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.disks.writer_addresses import body
@@ -26,9 +27,9 @@ from zkmigrate.zookeeper.disks.writer_addresses import body
 def test_writers_as_from_one_process(version: str, chroot: str, spark: SparkSession, recorded: Path) -> None:
     folder = recorded / version / "standalone"
     directory = FileDirectory(folder / "version-2")
-    owners = read_sums(directory, directory, chroot=chroot).owners
-    wanted = body(single.writers(directory, chroot=chroot, owners=owners), {})
-    found = dict(writers.run(Input(spark, Request((Place("", str(folder)),), chroot=chroot))).figures)
+    owners = read_sums(directory, directory, chroot=Chroot(chroot)).owners
+    wanted = body(single.writers(directory, chroot=Chroot(chroot), owners=owners), {})
+    found = dict(writers.run(Input(spark, Request((Place("", str(folder)),), chroot=Chroot(chroot)))).figures)
     assert found.pop("server") == "standalone"
     assert wanted.pop("gaps") == []
     assert json.loads(json.dumps(found)) == wanted
@@ -50,8 +51,8 @@ def test_what_a_session_did_last_is_told_by_epoch_zxid_and_place_in_a_multi(
     folder = tmp_path / "version-2"
     folder.mkdir()
     (folder / "log.100000009").write_bytes(log_from([*registered, *multis]))
-    found = writers.run(Input(spark, Request((Place("", str(tmp_path)),), chroot="/"))).figures
-    wanted = body(single.writers(FileDirectory(folder), chroot="/"), {})
+    found = writers.run(Input(spark, Request((Place("", str(tmp_path)),), chroot=Chroot("/")))).figures
+    wanted = body(single.writers(FileDirectory(folder), chroot=Chroot("/")), {})
     assert found["writers"] == wanted["writers"]
     assert {one["last_path"][-1] for one in found["writers"][1:]} == {"a", "z"}
     assert found["writers"][0]["broker"] == 1
@@ -60,14 +61,14 @@ def test_what_a_session_did_last_is_told_by_epoch_zxid_and_place_in_a_multi(
 
 def test_addresses_come_from_the_servers_own_log(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
     folder = recorded / "3.5.8" / "standalone"
-    given = Request((Place("", str(folder)),), chroot="/kafka")
+    given = Request((Place("", str(folder)),), chroot=Chroot("/kafka"))
     session = writers.run(Input(spark, given)).figures["writers"][0]["session"]
     log = tmp_path / "zookeeper.log"
     log.write_text(
         f"2026-11-21 00:40:00,001 [myid:1] - INFO - Established session {session} with negotiated "
         "timeout 6000 for client /192.0.2.9:4711\nsomething else\n"
     )
-    request = Request(given.source, chroot="/kafka", server_logs=(str(log),))
+    request = Request(given.source, chroot=Chroot("/kafka"), server_logs=(str(log),))
     found = writers.run(Input(spark, request)).figures["writers"]
     assert [one["address"] for one in found if one["address"]] == ["192.0.2.9:4711"]
 
@@ -79,7 +80,7 @@ def test_quiet_counts_transactions_of_the_subtree_alone(spark: SparkSession, tmp
     ]
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / "log.5").write_bytes(log_from(made))
-    request = Request((Place("", str(tmp_path)),), chroot="/kafka", window_s=3)
+    request = Request((Place("", str(tmp_path)),), chroot=Chroot("/kafka"), window_s=3)
     found = quiet.run(Input(spark, request)).figures
     assert found["transactions"] == 20
     (hour,) = found["hours"]  # seconds 1 to 13, two operations in each, one of three elsewhere

@@ -27,6 +27,7 @@ from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import JOBS, job
 from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.session import CHEAP, INTERPRETED, SHORT_LIVED, archive_options
+from zkmigrate.zookeeper.data.chroot import Chroot
 
 PACKAGES = (
     "pyspark",
@@ -136,7 +137,7 @@ def job_request(recorded: Path, tmp_path: Path) -> Request:
     brokers.write_text("".join(json.dumps(one) + "\n" for one in free))
     return Request(
         *places,
-        chroot="/kafka",
+        chroot=Chroot("/kafka"),
         fleet_partitions=str(partitions),
         fleet_brokers=str(brokers),
         source_logs=(sides[0],),
@@ -176,7 +177,7 @@ def test_two_workers_answer_as_one_machine_does(
         submit += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
         for name, value in {**CHEAP, **INTERPRETED, "spark.sql.shuffle.partitions": "2"}.items():
             submit += ["--conf", f"{name}={value}"]
-        options = ["--chroot", job_request.chroot, "--dest-dir", f"dest={job_request.dest[0].path}"]
+        options = ["--chroot", job_request.chroot.path, "--dest-dir", f"dest={job_request.dest[0].path}"]
         options += ["--json", "--fleet-partitions", job_request.fleet_partitions]
         options += ["--fleet-brokers", job_request.fleet_brokers, "--topic", job_request.topics[0]]
         options += ["--source-logs", job_request.source_logs[0]]

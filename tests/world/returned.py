@@ -11,6 +11,7 @@ from tests.world.model.world import World
 from tests.world.operator import Moment, Operator, quiet_world
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.move.rules.outage import OWNER
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.replay import marker_of
 
 ADMIN = 0xB00000000000001
@@ -84,5 +85,5 @@ def whole(world: World) -> bool:
     return (
         all(p.registered and p.connected in world.inventory.source_names for p in brokers)
         and not any(world.hosts[name].running for name in world.inventory.dest_names)
-        and marker_of("/kafka") not in world.source.tree().znodes
+        and marker_of(Chroot("/kafka")) not in world.source.tree().znodes
     )

@@ -23,6 +23,7 @@ from zkmigrate.runbook.model.change import Arm, Change, Go, PutFile, Seal
 from zkmigrate.runbook.model.fact import Seen, Unknown
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.ui import plan_text
+from zkmigrate.zookeeper.data.chroot import Chroot
 
 
 def made(world: World, unreachable: frozenset[str] = frozenset()) -> Plan:
@@ -152,7 +153,7 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     hosts = (*inventory.source_names, *inventory.dest_names)
     said = "\n".join(
         window_estimate.plan_lines(
-            KAFKA, Context("plan", inventory), owning_sessions(WorldLook(world), hosts, "/kafka")
+            KAFKA, Context("plan", inventory), owning_sessions(WorldLook(world), hosts, Chroot("/kafka"))
         )
     )
     assert "deadline: T = 18 s, the smallest timeout of the 3 sessions" in said

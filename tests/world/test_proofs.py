@@ -25,6 +25,7 @@ from zkmigrate.runbook.model.change import Change, HostVerb, Outcome
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held
 from zkmigrate.runbook.model.step import Blocked, Context, Done
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.sums import hash_of
 from zkmigrate.zookeeper.data.tree import Znode
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
@@ -101,7 +102,7 @@ def test_the_rehearsal_asks_neither_for_homes_nor_for_equal_trees(tmp_path: Path
 
 
 def ownership(ephemerals: Mapping[str, Ephemeral], timeouts: Mapping[int, int]) -> Ownership:
-    return Ownership("/kafka", 5, 5, ephemerals, timeouts)
+    return Ownership(Chroot("/kafka"), 5, 5, ephemerals, timeouts)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,7 @@ def test_a_tree_that_was_another_at_the_cut_is_told_with_both_digests(tmp_path: 
     operator = Operator(world, tmp_path / "run")
     assert operator.resume(until="cutover").code == 0
     leader = next(iter(world.inventory.source_names))
-    trees = digests(WorldLook(world), world.inventory, "/kafka", leader, world.source.zxid)
+    trees = digests(WorldLook(world), world.inventory, Chroot("/kafka"), leader, world.source.zxid)
     assert isinstance(trees.source, Seen)
     znode = hash_of("/kafka/own", Znode(b"", 0, None, 1, 1, 1, 0, 0, 0, 0, 0, 0))
     sums = (trees.source.value.sums[0] + znode, *trees.source.value.sums[1:])

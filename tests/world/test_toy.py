@@ -24,6 +24,7 @@ from zkmigrate.runbook.model.change import PutFile, SetService
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.step import Context, Ready
 from zkmigrate.runbook.runs import playbook_files
+from zkmigrate.zookeeper.data.chroot import Chroot
 
 PLAYBOOK = move(KEEPER)
 NAMES = ("keeper1", "keeper2", "keeper3")
@@ -96,7 +97,7 @@ def is_reload(change: object) -> TypeGuard[SetService]:
 
 def test_before_the_run_it_is_told_that_no_session_bounds_the_window() -> None:
     world, look = keeper_world(), WorldLook(keeper_world())
-    sessions = owning_sessions(look, world.inventory.source_names, "/keepers")
+    sessions = owning_sessions(look, world.inventory.source_names, Chroot("/keepers"))
     assert isinstance(sessions, Seen)
     assert len(sessions.value.owners) == len(NAMES)
     told = plan_lines(KEEPER, Context("plan", world.inventory), sessions)

@@ -35,6 +35,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.sampling import Sampling
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import Probe
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.questions import ReadZnode
 
 CONFIG = "/etc/keeper/keeper.json"
@@ -150,8 +151,8 @@ class KeeperDependent:
         left = tuple(host for host in own.hosts if host.name not in names)
         return inventory.model_copy(update={"keeper": own.model_copy(update={"hosts": left})})
 
-    def chroot(self, inventory: Inventory) -> str:
-        return section(inventory).root
+    def chroot(self, inventory: Inventory) -> Chroot:
+        return Chroot(section(inventory).root)
 
     def config(self, inventory: Inventory) -> str:
         return section(inventory).config
@@ -160,7 +161,7 @@ class KeeperDependent:
         return section(inventory).realm
 
     def identity_seen(self, inventory: Inventory, look: Look, via: str) -> Reading[str]:
-        node = look.ask(ReadZnode(via, f"{self.chroot(inventory)}/realm"))
+        node = look.ask(ReadZnode(via, f"{self.chroot(inventory).prefix}/realm"))
         return Seen(node.value.data.decode()) if isinstance(node, Seen) else node
 
     def service(self, inventory: Inventory) -> Service:
@@ -242,7 +243,7 @@ class KeeperDependent:
         return False
 
     def claims(self, inventory: Inventory, member: str, owns: tuple[str, ...]) -> bool:
-        return f"{self.chroot(inventory)}/live/{member}" in owns
+        return f"{self.chroot(inventory).prefix}/live/{member}" in owns
 
     def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
         return Seen(0)

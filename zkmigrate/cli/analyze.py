@@ -123,7 +123,7 @@ def _analyze(options: dict[str, Any]) -> int:
     from zkmigrate.spark.request import Request, parse_place
     from zkmigrate.spark.session import Bounds, under_spark_submit
     from zkmigrate.spark.verb import analyze
-    from zkmigrate.zookeeper.disks.chroot import parse_chroot
+    from zkmigrate.zookeeper.data.chroot import parse_chroot
 
     names = _names(options["jobs"], options)
     zxid, on_dest = compared(options)
@@ -131,7 +131,7 @@ def _analyze(options: dict[str, Any]) -> int:
     request = Request(
         source=tuple(parse_place(text) for text in options["places"]),
         dest=tuple(parse_place(text) for text in options["dest_dirs"]),
-        chroot=parse_chroot(options["chroot"]),
+        chroot=parse_chroot(options["chroot"], options["only"]),
         what_ifs=_what_ifs(what_ifs) if what_ifs else (),
         zxid=zxid,
         on_dest=on_dest,

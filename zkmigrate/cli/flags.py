@@ -192,7 +192,15 @@ jute_maxbuffer = number(
     most=1 << 30,
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-chroot = click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka.")
+only = click.option(
+    "--only",
+    default="",
+    metavar="NAMES",
+    help="With the chroot /: the znodes directly below it, such as kafka,schema; kafka means Kafka's own.",
+)
+chroot: Callable[[F], F] = together(
+    click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka."), only
+)
 log_dir = click.option(
     "--log-dir", metavar="DIR|HOST:DIR", help="The dataLogDir, if it differs from the dataDir."
 )

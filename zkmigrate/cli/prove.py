@@ -46,14 +46,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 def _prove(options: dict[str, Any]) -> int:
+    from zkmigrate.zookeeper.data.chroot import parse_chroot
     from zkmigrate.zookeeper.data.proofs import PROOFS
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks import prove as verb
-    from zkmigrate.zookeeper.disks.chroot import parse_chroot
     from zkmigrate.zookeeper.disks.location import any_remote, open_disks, open_side, parse_pairs
 
     pairs = parse_pairs(options)
-    chroot = parse_chroot(options["chroot"])
+    chroot = parse_chroot(options["chroot"], options["only"])
     zxid, on_dest = compared(options)
     asked = verb.ProofRequest(
         chroot,

@@ -27,6 +27,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @replay.command("list")
     @flags.both_sides
     @click.option("--chroot", required=True, help="The subtree, such as /kafka.")
+    @flags.only
     @click.option(
         "--lines", type=click.IntRange(0), default=20, show_default=True, help="Transactions shown."
     )
@@ -48,12 +49,12 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _looking(options: dict[str, Any]) -> Iterator[ReplayDisks]:
     """Open the disks that the options name, and close them after the block."""
     from zkmigrate.move.facts.replay import ReplayDisks
+    from zkmigrate.zookeeper.data.chroot import parse_chroot
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
-    from zkmigrate.zookeeper.disks.chroot import parse_chroot
     from zkmigrate.zookeeper.disks.location import any_remote, open_disks, open_side, parse_pairs
     from zkmigrate.zookeeper.disks.progress import ProgressLines
 
-    chroot = parse_chroot(options["chroot"])
+    chroot = parse_chroot(options["chroot"], options["only"])
     pairs = parse_pairs(options)
     with open_disks(ssh_of(options) if any_remote(pairs) else None) as disks:
         yield ReplayDisks(

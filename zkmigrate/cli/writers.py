@@ -44,12 +44,12 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 def _writers(options: dict[str, Any]) -> int:
     from zkmigrate.errors import UsageError
+    from zkmigrate.zookeeper.data.chroot import parse_chroot
     from zkmigrate.zookeeper.disks import writer_addresses as verb
-    from zkmigrate.zookeeper.disks.chroot import parse_chroot
     from zkmigrate.zookeeper.disks.location import open_disks
     from zkmigrate.zookeeper.disks.servers import parse_servers
 
-    chroot = parse_chroot(options["chroot"])
+    chroot = parse_chroot(options["chroot"], options["only"])
     servers, below = parse_servers(options["servers"]) if options["servers"] else ((), "/")
     if below != "/":
         raise UsageError(

@@ -59,6 +59,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.option("--dir", "place", metavar="DIR|HOST:DIR", help="Read this dataDir instead of a server.")
     @flags.log_dir
     @click.option("--chroot", metavar="PATH", help="With --dir: the subtree. Default: everything.")
+    @flags.only
     @click.option(
         "--window",
         type=click.IntRange(1, LARGEST_WINDOW),
@@ -138,19 +139,20 @@ def _tail(options: dict[str, Any]) -> int:
 
 def _subtree(options: dict[str, Any]) -> int:
     from zkmigrate.zookeeper.clients.session import Limits
+    from zkmigrate.zookeeper.data.chroot import parse_chroot
     from zkmigrate.zookeeper.disks import subtree as verb
-    from zkmigrate.zookeeper.disks.chroot import parse_chroot
     from zkmigrate.zookeeper.disks.location import open_disks
     from zkmigrate.zookeeper.disks.servers import parse_servers
 
     _fitting(options)
     if options["servers"]:
-        servers, chroot = parse_servers(options["servers"])
+        servers, path = parse_servers(options["servers"])
+        chroot = parse_chroot(path, options["only"])
         limits = Limits(largest=options["max_reply"] or MAX_REPLY)
         answer = verb.from_server(servers, chroot, options["window"] or WINDOW, limits, flags.hint)
     else:
         data, log, ssh = places_of(options)
-        chroot = parse_chroot(options["chroot"] or "/")
+        chroot = parse_chroot(options["chroot"] or "/", options["only"])
         largest = 2 * ((options["jute_maxbuffer"] or JUTE_MAXBUFFER) + 1)
         with open_disks(ssh) as disks:
             answer = verb.from_disk(disks, data, log, chroot, largest, flags.hint)

@@ -16,7 +16,7 @@ from zkmigrate.inventory.marked_yaml import Path
 ACCEPTABLE = frozenset({
     "source.zxid-counter", "dest.session-bounds", "dest.client-port", "dest.foreign-client",
     "kafka.controller", "kafka.offline", "kafka.under-replicated", "kafka.replication", "kafka.min-isr",
-    "kafka.reassignment", "kafka.admin-work", "kafka.authorizer",
+    "kafka.reassignment", "kafka.admin-work", "kafka.authorizer", "kafka.foreign-znodes",
     "gateway.client-stuck", "gateway.transactions", "switch.app-topics", "switch.other-apps",
     "switch.other-groups", "switch.transactions",
     "clean-up.watches", "clean-up.clients", "clean-up.chroots", "clean-up.children",

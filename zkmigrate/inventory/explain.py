@@ -21,7 +21,7 @@ NEEDED = {
     "user": "a Unix account name",
     "group": "a Unix group name",
     "cluster_id": "Kafka's cluster id, 22 characters of A-Z a-z 0-9 _ -",
-    "chroot": "an absolute znode path without a trailing slash, such as /kafka; not / itself",
+    "chroot": "an absolute znode path, such as /kafka or /, without a slash at the end",
     "canary_topic": "a topic's name: letters, digits and . _ -",
     "settings": "letters, digits, blanks and . _ : / , = @ + % - (or * alone)",
     "key": "a file name without blanks, quotes or shell characters",

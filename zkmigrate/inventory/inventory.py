@@ -37,6 +37,7 @@ from zkmigrate.inventory.types import (
     Topic,
     Unit,
 )
+from zkmigrate.zookeeper.data.chroot import KAFKA_NAMES, Chroot
 
 
 class Ssh(Frozen):
@@ -168,16 +169,17 @@ class Broker(Frozen):
 class Kafka(Partial):
     """The Kafka cluster that moves.
 
-    chroot: its subtree of source, such as ``/kafka``. canary_topic: a topic that the operator created;
-    zkmigrate sends small records to it during the move. If it is None, zkmigrate sends none. client: how
-    zkmigrate's own clients log in; None for a cluster without TLS and SASL.
+    chroot: its subtree of source, such as ``/kafka``, or ``/``. znodes: the names of znodes directly below
+    the chroot ``/`` that belong to Kafka beside those in ``KAFKA_NAMES``. canary_topic: a topic that
+    the operator created; zkmigrate sends small records to it during the move. If it is None, it sends none.
     """
 
     may_lack = ("chroot",)  # only in a file with neither source nor dest (checks.py)
     where = "kafka."
 
     cluster_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{22}$")]
-    chroot: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")] = LEFT_OUT
+    chroot: Annotated[str, StringConstraints(pattern=r"^(/|(/[A-Za-z0-9._-]+)+)$")] = LEFT_OUT
+    znodes: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")], ...] = ()
     brokers: Annotated[tuple[Broker, ...], Field(min_length=1)]
     canary_topic: Topic | None = None
     config: RemotePath = "/etc/kafka/server.properties"
@@ -185,6 +187,17 @@ class Kafka(Partial):
     user: Account = "kafka"
     group: Account = "kafka"
     client: login.KafkaClient | None = None
+
+    @property
+    def subtree(self) -> Chroot:
+        """The chroot, with the names of Kafka's znodes if it is ``/``."""
+        names = sorted({*KAFKA_NAMES, *self.znodes}) if self.chroot == "/" else ()
+        return Chroot(self.chroot, tuple(names))
+
+    @property
+    def prefix(self) -> str:
+        """The path to put before Kafka's znodes: the chroot, or empty for ``/``."""
+        return "" if self.chroot == "/" else self.chroot
 
     def commands(self, broker: str) -> tuple[str, ...]:
         """Return the arguments for zkm-host of this broker's service, with its port; empty for systemd.
@@ -489,6 +502,8 @@ def digest(inventory: Inventory) -> str:
         **inventory.not_binding,
     }
     values = inventory.model_dump(mode="json", exclude=local)
+    if not values.get("kafka", {}).get("znodes", True):  # not there before this key existed
+        del values["kafka"]["znodes"]
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -19,6 +19,7 @@ from zkmigrate.runbook.model.look import DirEntry, Look
 from zkmigrate.runbook.model.sampling import Sampling
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import Probe
+from zkmigrate.zookeeper.data.chroot import Chroot
 
 if TYPE_CHECKING:
     from zkmigrate.inventory.inventory import Inventory, Service
@@ -193,8 +194,8 @@ class Dependent(Protocol[V]):
         """Return the inventory without the members that have these names and are gone permanently."""
         ...
 
-    def chroot(self, inventory: Inventory) -> str:
-        """Return the dependent's subtree of ZooKeeper, such as ``/kafka``."""
+    def chroot(self, inventory: Inventory) -> Chroot:
+        """Return the dependent's znodes in ZooKeeper."""
         ...
 
     def config(self, inventory: Inventory) -> str:

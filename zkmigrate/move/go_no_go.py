@@ -66,7 +66,7 @@ def _figures(c: Context, look: Look) -> Iterator[tuple[str, str]]:
     source = "the rehearsal's, or the policy's if longer" if steps else "policy.way_back_s"
     yield f"way back before SEAL ({source})", f"{way_back:.1f}"
     hosts = (*c.inventory.source_names, *c.inventory.dest_names)
-    sessions = owning_sessions(look, hosts, c.inventory.kafka.chroot)
+    sessions = owning_sessions(look, hosts, c.inventory.kafka.subtree)
     timeout_ms = sessions.value.smallest_timeout_ms if isinstance(sessions, Seen) else None
     if timeout_ms is None:
         seen = "no session owns an ephemeral there, or a timeout is not known"

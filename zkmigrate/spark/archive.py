@@ -19,6 +19,7 @@ import click
 from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.session import ARCHIVE, Bounds
 from zkmigrate.spark.verb import analyze
+from zkmigrate.zookeeper.data.chroot import Chroot
 
 _JOBS = ("tenants", "writers", "quiet", "sessions")
 _END_S = 1800.0
@@ -45,7 +46,7 @@ def _made(archive: Path) -> None:
 
     with tempfile.TemporaryDirectory(prefix="zkmigrate-archive-") as folder:
         (Path(folder) / "log.1").write_bytes(_log())
-        request = Request((Place("zk", folder),), chroot="/kafka")
+        request = Request((Place("zk", folder),), chroot=Chroot("/kafka"))
         bounds = Bounds("local[1]", progress=False, java=f"-XX:ArchiveClassesAtExit={archive}")
         out = Path(folder) / "out"
         analyze(_JOBS, request, bounds, out, lambda _line: None, lambda _line: None, as_json=True)

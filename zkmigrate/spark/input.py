@@ -14,6 +14,7 @@ from zkmigrate.spark.reading import StretchCache, load, local_frame
 from zkmigrate.spark.request import Place, Request, is_small
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.txnlog import SPLIT_MB
+from zkmigrate.zookeeper.data.chroot import SYSTEM_ROOT, Chroot
 from zkmigrate.zookeeper.data.seal import check_snapshot
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, log_zxid
@@ -166,16 +167,24 @@ def only(frame: DataFrame) -> Row:
     return row
 
 
-def under(path: Column, chroot: str) -> Column:
-    """Return whether a path is the chroot or below it; false for a null path."""
-    if chroot == "/":
-        return path.isNotNull()
-    return F.coalesce((path == chroot) | path.startswith(f"{chroot}/"), F.lit(False))
+def under(path: Column, chroot: Chroot) -> Column:
+    """Return whether a znode is part of a chroot, as `Chroot.holds` does; false for a null path."""
+    if chroot.names:
+        inside = F.substring_index(F.substr(path, F.lit(2)), "/", 1).isin(*chroot.names)
+    elif chroot.path == "/":
+        inside = ~_at_or_below(path, SYSTEM_ROOT)
+    else:
+        inside = _at_or_below(path, chroot.path)
+    return F.coalesce(inside, F.lit(False))
 
 
-def only_under(chroot: str) -> dict[str, str]:
+def _at_or_below(path: Column, root: str) -> Column:
+    return (path == root) | path.startswith(f"{root}/")
+
+
+def only_under(chroot: Chroot) -> dict[str, str]:
     """Return data source options that leave out most paths outside a chroot. Filter the rest with `under`."""
-    return {"pathPrefix": chroot} if chroot != "/" and chroot.isascii() else {}
+    return {"pathPrefix": chroot.path} if chroot.path != "/" and chroot.path.isascii() else {}
 
 
 def epoch() -> Column:

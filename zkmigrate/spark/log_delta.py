@@ -23,8 +23,8 @@ from zkmigrate.spark.open_sessions import is_session
 from zkmigrate.spark.operation_kinds import CHANGES, CLOSES, CREATES, ENDS, OPENS
 from zkmigrate.spark.subtree_at import Plain, in_tasks
 from zkmigrate.zookeeper.data import txn
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.delta import DeltaFinding, Judge
-from zkmigrate.zookeeper.data.effect import is_under
 
 FINDINGS = pa.schema([
     ("number", pa.int64()), ("zxid", pa.int64()), ("time_ms", pa.int64()), ("type", pa.string()),
@@ -47,7 +47,7 @@ def owners_of(nodes: DataFrame) -> DataFrame:
 
 
 def delta_findings(
-    log: DataFrame, chroot: str, owners: DataFrame, on_dest: Collection[int], highest: int
+    log: DataFrame, chroot: Chroot, owners: DataFrame, on_dest: Collection[int], highest: int
 ) -> DataFrame:
     """Return the FINDINGS of a log that begins after a zxid.
 
@@ -56,7 +56,7 @@ def delta_findings(
     action on the result may raise PySparkException.
     """
     path = F.col("path")
-    above = [one for one in _above(chroot) if one != chroot]
+    above = [one for one in _above(chroot.path) if one != chroot.path]
     touches = under(path, chroot) | (F.col("type").isin(*ENDS) & F.coalesce(path.isin(*above), F.lit(False)))
     behind = log.filter(~F.col("failed"))
     changes = behind.filter(F.col("type").isin(*CHANGES) & touches)
@@ -96,7 +96,7 @@ def _above(chroot: str) -> Iterator[str]:
 
 
 def _judge(
-    chroot: str, on_dest: frozenset[int], highest: int, rows: Iterable[Plain]
+    chroot: Chroot, on_dest: frozenset[int], highest: int, rows: Iterable[Plain]
 ) -> Iterator[tuple[Any, ...]]:
     owners: dict[int, set[str]] = {}
     living = set(on_dest)
@@ -127,7 +127,7 @@ def _new_findings(judge: Judge) -> list[tuple[DeltaFinding, bool]]:
     return found
 
 
-def _txn(rows: list[Plain], chroot: str) -> txn.Txn:
+def _txn(rows: list[Plain], chroot: Chroot) -> txn.Txn:
     """Rebuild a transaction from the rows of its operations, without data and ACLs."""
     one = rows[0]
     kind = txn.TxnType.multi if one.multi else txn.TxnType[one.type]
@@ -137,7 +137,7 @@ def _txn(rows: list[Plain], chroot: str) -> txn.Txn:
             head, txn.MultiTxn(tuple(txn.SubTxn(txn.TxnType[row.type], _body(row)) for row in rows)), None
         )
     if kind is txn.TxnType.closeSession:
-        paths = tuple(row.path for row in rows if row.path is not None and is_under(row.path, chroot))
+        paths = tuple(row.path for row in rows if row.path is not None and chroot.holds(row.path))
         return txn.Txn(head, txn.CloseSessionTxn(paths), None)
     return txn.Txn(head, _body(one), None)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.sources.files import File, files
+from zkmigrate.zookeeper.data.chroot import WHOLE_TREE, Chroot
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
 from zkmigrate.zookeeper.data.tail import data_end
@@ -64,7 +65,7 @@ class Request:
 
     source: tuple[Place, ...]
     dest: tuple[Place, ...] = ()
-    chroot: str = "/"
+    chroot: Chroot = WHOLE_TREE
     server: str = ""
     window_s: int = 10
     depth: int = 1
@@ -85,7 +86,7 @@ class Request:
     @property
     def depth_below(self) -> int:
         """The number of path elements that name a subtree of the chroot."""
-        return self.depth + len([part for part in self.chroot.split("/") if part])
+        return self.depth + len([part for part in self.chroot.path.split("/") if part])
 
 
 def is_small(request: Request, most: int = SMALL) -> bool:

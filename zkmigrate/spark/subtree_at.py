@@ -43,7 +43,8 @@ from zkmigrate.spark.operation_kinds import CHANGES, CLOSES, CREATES, ENDS, WRIT
 from zkmigrate.spark.sources.arrays import ACL
 from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data import txn
-from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT, TTL_OWNER, is_under
+from zkmigrate.zookeeper.data.chroot import SERVERS_OWN, Chroot
+from zkmigrate.zookeeper.data.effect import TTL_OWNER
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError
 from zkmigrate.zookeeper.data.logdir import describe_gap
 from zkmigrate.zookeeper.data.snapname import SnapshotFile
@@ -94,7 +95,7 @@ class Subtree:
     replayed. snapshot, skipped: as in `zookeeper.data.tree.Tree`.
     """
 
-    chroot: str
+    chroot: Chroot
     zxid: int
     nodes: DataFrame
     records: int
@@ -102,7 +103,7 @@ class Subtree:
     skipped: Mapping[str, str]
 
 
-def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Subtree:
+def load_subtree(spark: SparkSession, disk: Disk, chroot: Chroot, upto: int) -> Subtree:
     """Return the subtree on a server's disk at `upto`. Raises the errors of `tree.load_tree`."""
 
     def attempt(file: SnapshotFile) -> tuple[Subtree, bool]:
@@ -121,19 +122,13 @@ def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Sub
 
     found, skipped = from_best_snapshot(disk, upto, attempt)
     if found is None:
-        blank = [path for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota") if Tree(chroot).holds(path)]
+        blank = [path for path in SERVERS_OWN if chroot.holds(path)]
         found = _replayed(spark, disk, chroot, (0, upto), _blank(spark, blank))
         if not found.records:
             raise NoDataError(
                 "; ".join(skipped.values()) or "there is no snapshot or transaction to start from"
             )
     return replace(found, skipped=skipped)
-
-
-def holds(path: Column, chroot: str) -> Column:
-    """Return the condition that a path belongs to the tree at `chroot` (see `zookeeper.data.tree.Tree`)."""
-    inside = under(path, chroot)
-    return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
 
 
 def znode(row: Row | Plain) -> Znode:
@@ -143,7 +138,7 @@ def znode(row: Row | Plain) -> Znode:
 
 
 def _replayed(
-    spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int], base: DataFrame
+    spark: SparkSession, disk: Disk, chroot: Chroot, span: tuple[int, int], base: DataFrame
 ) -> Subtree:
     """Return the subtree after replaying transactions on the znodes of `base`.
 
@@ -172,8 +167,8 @@ def _replayed(
     return Subtree(chroot, zxid, nodes, found.records, "", {})
 
 
-def _of_snapshot(found: DataFrame, chroot: str) -> DataFrame:
-    kept = found.filter(holds(F.col("path"), chroot) | F.col("corrupt").isNotNull())
+def _of_snapshot(found: DataFrame, chroot: Chroot) -> DataFrame:
+    kept = found.filter(under(F.col("path"), chroot) | F.col("corrupt").isNotNull())
     times = {name: F.unix_millis(name) for name in ("ctime", "mtime")}
     return kept.withColumns({"data_sha256": _sha256(), **times}).select("path", *FIELDS, "corrupt")
 
@@ -197,9 +192,9 @@ def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     return frame.withColumns(empty).withColumn("data_sha256", _sha256()).select("path", *FIELDS)
 
 
-def _operations(log: DataFrame, chroot: str) -> DataFrame:
+def _operations(log: DataFrame, chroot: Chroot) -> DataFrame:
     """Return the changes of the subtree, and the closings of sessions, with the columns of `_EVENT`."""
-    changes = F.col("type").isin(*CHANGES) & holds(F.col("path"), chroot)
+    changes = F.col("type").isin(*CHANGES) & under(F.col("path"), chroot)
     found = log.filter(~F.col("failed") & (changes | (F.col("type") == CLOSES))).withColumns(
         {"data_sha256": _sha256(), "ctime": F.unix_millis("time"), "kind": F.col("type")}
     )
@@ -213,11 +208,11 @@ def _events(found: DataFrame) -> DataFrame:
     return found.select(*(known.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in fields))
 
 
-def _final_nodes(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
+def _final_nodes(base: DataFrame, operations: DataFrame, chroot: Chroot) -> DataFrame:
     """Return the znodes of ``base`` as they are after the operations."""
     operations = operations.persist(StorageLevel.DISK_ONLY)
-    changes = operations.filter(holds(F.col("path"), chroot))
-    below = changes.filter(F.col("path") != chroot)
+    changes = operations.filter(under(F.col("path"), chroot))
+    below = changes.filter(F.col("path") != chroot.path)
     of_children = below.filter(F.col("kind").isin(*CREATES, *ENDS)).withColumns(
         {"child": F.col("path"), "path": parent(F.col("path"))}
     )
@@ -225,7 +220,7 @@ def _final_nodes(base: DataFrame, operations: DataFrame, chroot: str) -> DataFra
     shown = base.withColumns({"kind": F.lit(_BASE), "zxid": F.lit(-1), "sequence": F.lit(0)})
     # A closing may concern the parents too, which only the reports of the paths below show.
     closed = closings.select("path").union(
-        closings.filter(F.col("path") != chroot).select(parent(F.col("path")))
+        closings.filter(F.col("path") != chroot.path).select(parent(F.col("path")))
     )
     touched = changes.select("path").union(of_children.select("path")).union(closed)
     touched = touched.distinct().persist(StorageLevel.DISK_ONLY)
@@ -234,7 +229,7 @@ def _final_nodes(base: DataFrame, operations: DataFrame, chroot: str) -> DataFra
     before, new = _NOTHING, _fingerprint(reports)
     while new != before:
         skipped = reports.filter(F.col("kind") == _SKIPPED).select("path", "zxid", "sequence")
-        deleted = reports.filter((F.col("kind") == _DELETED) & (F.col("path") != chroot)).select(
+        deleted = reports.filter((F.col("kind") == _DELETED) & (F.col("path") != chroot.path)).select(
             parent(F.col("path")).alias("path"), F.col("path").alias("child"), "zxid", "sequence",
             F.lit("delete").alias("kind"),
         )  # fmt: skip
@@ -318,7 +313,7 @@ class _Path:
     """
 
     def __init__(self, path: str) -> None:
-        self._path, self._tree = path, Tree(path)
+        self._path, self._tree = path, Tree(Chroot(path))
 
     def take(self, events: Iterable[Plain]) -> Iterator[dict[str, Any]]:
         """Apply the events of the path and yield rows of `_REPORT`."""

@@ -180,7 +180,7 @@ def _frames(folder: Path, found: Section, *, here: bool) -> None:
 def _title(request: Request) -> str:
     if not (request.source or request.dest):
         return "Kafka"
-    return f"ZooKeeper before the move of {request.chroot}" if request.chroot != "/" else "ZooKeeper"
+    return f"ZooKeeper before the move of {request.chroot}" if request.chroot.path != "/" else "ZooKeeper"
 
 
 def _intro(request: Request) -> str:

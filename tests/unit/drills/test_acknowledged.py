@@ -8,6 +8,7 @@ from typing import Any
 from tests.drills.acknowledged import Missing, Owner, Promised, missing_in, promised
 from tests.drills.cut_figures import CutOver, figures_of, longest_gap_s, summary
 from zkmigrate.lab.load.json_lines import Event, Recording
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.tree import Tree, Znode
 
 RAW = "/kafka/zkmigrate-raw/dest1/n-0000000001"
@@ -32,7 +33,7 @@ def tree(**changes: Znode | None) -> Tree:
     owned = replace(_NODE, ephemeral_owner=SESSION - (1 << 64), czxid=5)
     nodes = {"RAW": _NODE, "ID": owned, "TOPIC": _NODE, "SETTINGS": replace(_NODE, version=2)} | changes
     paths = {"RAW": RAW, "ID": ID, "TOPIC": TOPIC, "SETTINGS": SETTINGS}
-    made = Tree("/kafka", 9, {paths[name]: node for name, node in nodes.items() if node is not None})
+    made = Tree(Chroot("/kafka"), 9, {paths[name]: node for name, node in nodes.items() if node is not None})
     made.sessions[SESSION - (1 << 64)] = 40_000
     return made
 

@@ -7,6 +7,7 @@ import pytest
 from tests.drills.disks import loaded_from
 from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import VERSIONS, recorded_files
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.snapname import snapshot_files
 from zkmigrate.zookeeper.data.tree import Tree, diff, load_tree
 
@@ -29,7 +30,7 @@ def test_a_newest_snapshot_that_is_half_written_is_done_without(version: str) ->
 def same_state(files: dict[str, bytes], whole: dict[str, bytes]) -> Tree:
     """The tree that what is copied of ``files`` becomes: it must be the one of ``whole``."""
     copied = {name: files[name] for name in loaded_from(BytesDirectory(files))}
-    right, left = (load_tree(BytesDirectory(each), chroot="/kafka") for each in (copied, whole))
+    right, left = (load_tree(BytesDirectory(each), chroot=Chroot("/kafka")) for each in (copied, whole))
     assert (left.zxid, left.sessions, left.owners) == (right.zxid, right.sessions, right.owners)
     assert left.nodes
     assert diff(left, right) == ()

@@ -10,6 +10,7 @@ from tests.world.model.ensemble import Ensemble
 from zkmigrate.errors import HostError
 from zkmigrate.move.facts.replay_disks import Reader
 from zkmigrate.zookeeper.changes import BeginReplay, EndReplay, Replaying
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.replay import Again, Count, Create, Delete, Mark, Request, SetData, marker_of
 from zkmigrate.zookeeper.data.zxid import parse_zxid
 
@@ -22,14 +23,14 @@ def alter(
 ) -> tuple[int, str]:
     """Carry one change out; exit code and output. disks: of the dest hosts. HostError behind so many
     transactions as ``lost_behind`` says."""
-    path = marker_of(change.chroot)
+    path = marker_of(Chroot(change.chroot))
     node = source.tree().znodes.get(path)
     if isinstance(change, EndReplay):
         if node is not None:
             source.commit("delete", OPERATOR, path)
         return 0, "the mark is removed"
     files = BytesDirectory(disks[change.disk])
-    reader, cut = Reader(change.chroot, lambda _host: (files, files)), parse_zxid(change.cut)
+    reader, cut = Reader(Chroot(change.chroot), lambda _host: (files, files)), parse_zxid(change.cut)
     if isinstance(change, BeginReplay):
         if node is None:
             mark = Mark(cut, reader.begin(change.disk, cut), change.consent)
@@ -92,5 +93,5 @@ def _staying(tree: Tree, chroot: str) -> dict[str, tuple[bytes, int, int]]:
     return {
         path: (node.data, node.version, node.cversion)
         for path, node in tree.znodes.items()
-        if path.startswith(f"{chroot}/") and not node.owner and path != marker_of(chroot)
+        if path.startswith(f"{chroot}/") and not node.owner and path != marker_of(Chroot(chroot))
     }

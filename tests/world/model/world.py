@@ -431,7 +431,7 @@ class World:
         """A client of source that is alive writes one znode and gets its acknowledgement."""
         kind: disk.Kind = "set" if path in self.source.tree().znodes else "create"
         txn = self.source.commit(kind, WRITER, path, data)
-        if path.startswith(self.kind.dependent.chroot(self.inventory) + "/"):
+        if self.kind.dependent.chroot(self.inventory).holds(path):
             self.acknowledged.append(txn)
         self._settle()
         return txn

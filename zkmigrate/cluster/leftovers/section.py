@@ -62,7 +62,7 @@ class Leftovers(BaseModel):
     def chroot(self) -> str:
         """The subtree of ZooKeeper that contains Kafka; empty at the root."""
         _, slash, path = (self.zookeeper or "").partition("/")
-        return slash + path
+        return (slash + path).rstrip("/")
 
     @property
     def doors(self) -> dict[str, Door]:

@@ -14,6 +14,7 @@ from zkmigrate.cluster.placement.cluster_file import load_json
 from zkmigrate.cluster.placement.plan import Notice, Refused
 from zkmigrate.errors import UsageError
 from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connect, named
+from zkmigrate.zookeeper.data.chroot import parse_chroot
 from zkmigrate.zookeeper.disks.servers import parse_servers
 
 _IN_FLIGHT = 500
@@ -42,8 +43,8 @@ def read(
 
     Raises UsageError and HostError.
     """
-    servers, chroot = parse_servers(address)
-    below = chroot.rstrip("/")
+    servers, path = parse_servers(address)
+    below = parse_chroot(path).prefix
     with connect(_NAME, servers) as client, named(_NAME, "reading brokers and topics"):
         kafka, metrics = (f"{below}/{part.strip('/')}".rstrip("/") for part in (prefix, metrics_prefix))
         return cluster(client, kafka, metrics, minutes, now_ms, sized=sized)

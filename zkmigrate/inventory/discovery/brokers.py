@@ -17,6 +17,7 @@ from zkmigrate.inventory.discovery.host_survey import HostSurvey
 from zkmigrate.inventory.discovery.hosts import HostReader, absolute, config_of
 from zkmigrate.kafka.facts.broker import LogDirectory, log_directories, owner_of
 from zkmigrate.kafka.questions import KafkaView
+from zkmigrate.kafka.rules.connect import chroot_in
 from zkmigrate.kafka.rules.identity import configured_id, effective_id
 from zkmigrate.kafka.rules.listeners import Listener, for_clients
 from zkmigrate.runbook.model.fact import Reading, Seen
@@ -84,13 +85,13 @@ class BrokerHost:
     def chroot(self) -> str | None:
         """The chroot in zookeeper.connect, or None if no file was read."""
         connect = self.properties.get("zookeeper.connect")
-        return None if connect is None else "".join(connect.partition("/")[1:]).strip()
+        return None if connect is None else chroot_in(connect)
 
 
 def clusters(
     dumps: Iterable[Dump], connections: Iterable[Connection]
 ) -> Mapping[str, tuple[Registered, ...]]:
-    """Return the Kafka clusters on an ensemble: chroot ("" for the root) → its brokers.
+    """Return the Kafka clusters on an ensemble: chroot → its brokers.
 
     dumps: answers to ``dump``, which lists each ephemeral with its session. connections: answers to ``cons``,
     which lists each session's client address.
@@ -102,7 +103,7 @@ def clusters(
             for path in paths:
                 if match := _REGISTRATION.fullmatch(path):
                     address = clients.get(unsigned(session), "")
-                    found.setdefault(match["chroot"], {})[int(match["id"])] = address
+                    found.setdefault(match["chroot"] or "/", {})[int(match["id"])] = address
     return {
         chroot: tuple(Registered(id, address) for id, address in sorted(brokers.items()))
         for chroot, brokers in sorted(found.items())
@@ -214,7 +215,7 @@ def draft(
         elif host.id is not None and id != host.id:
             wrong = f"; BUT its file has broker.id={host.id}"
         elif chroot.value is not None and host.chroot not in (None, chroot.value):
-            wrong = f"; BUT its file has the chroot {host.chroot or '/'}"
+            wrong = f"; BUT its file has the chroot {host.chroot}"
         listener = host.listener
         if host.properties and listener is None:
             wrong += "; BUT all of its listeners need SASL or TLS"

@@ -232,7 +232,7 @@ def _choose_cluster(
     found: Mapping[str, tuple[Registered, ...]], chroot: str
 ) -> tuple[Found[str], tuple[Registered, ...]]:
     """Return the chroot and the brokers of the cluster to move. Raises UsageError if it is not clear."""
-    known = "; ".join(f"{c or '/'} (brokers {', '.join(str(b.id) for b in bs)})" for c, bs in found.items())
+    known = "; ".join(f"{c} (brokers {', '.join(str(b.id) for b in bs)})" for c, bs in found.items())
     if chroot:
         if found and chroot not in found:
             raise UsageError(f"--chroot {chroot}: no broker is registered there; source has {known}")
@@ -240,10 +240,6 @@ def _choose_cluster(
     if len(found) > 1:
         raise UsageError(f"source has several Kafka clusters: {known}. Next: name one with --chroot")
     for only, registered in found.items():
-        if not only:
-            raise UsageError(
-                "the only Kafka cluster on source has no chroot, and zkmigrate does not move such a cluster"
-            )
         return Found(only, "the only /brokers/ids in source's dump"), registered
     return Found(None, "source's dump has no /brokers/ids"), ()
 

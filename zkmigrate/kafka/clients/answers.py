@@ -106,11 +106,11 @@ class KafkaAnswers:
         which is not allowed before the join.
         """
         for host in (host for host in self._inventory.doors if host not in self._inventory.read_only):
-            chroot = self._inventory.kafka.chroot
-            reading = self._look.ask(ReadZnode(host, chroot + cluster_view.REASSIGNMENTS))
+            kafka = self._inventory.kafka
+            reading = self._look.ask(ReadZnode(host, kafka.prefix + cluster_view.REASSIGNMENTS))
             if isinstance(reading, Seen):
                 return Seen(reading.value.data)
             if isinstance(reading, Absent):
-                there = self._look.ask(ReadZnode(host, chroot))
+                there = self._look.ask(ReadZnode(host, kafka.chroot))
                 return reading if isinstance(there, Seen) else Unknown("failed", f"{host} has no such chroot")
         return None

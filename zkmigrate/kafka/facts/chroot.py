@@ -13,24 +13,15 @@ from zkmigrate.kafka.facts.cluster import Controller, controller
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.data.chroot import KAFKA_NAMES, SYSTEM_ROOT, Chroot
 from zkmigrate.zookeeper.questions import ReadModified, ReadZnode
-
-_OWN_NODES = frozenset(
-    {
-        *("admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch"),
-        *("delegation_token", "feature", "isr_change_notification", "latest_producer_id_block"),
-        *("kafka-acl", "kafka-acl-changes", "kafka-acl-extended", "kafka-acl-extended-changes"),
-        *("log_dir_event_notification", "migration"),
-    }
-)
-"""Kafka's own znodes directly under its chroot."""
 
 _TOOLS = {"kafka-manager": "CMAK", "CruiseControlBrokerList": "Cruise Control", "burrow": "Burrow"}
 """Znodes of tools that manage Kafka through ZooKeeper, at the root or in the chroot."""
 
 
 @dataclass(frozen=True)
-class Chroot:
+class ChrootState:
     """The state under Kafka's chroot.
 
     controller: the registered controller. deleting: topics marked for deletion. electing: whether a
@@ -47,21 +38,22 @@ class Chroot:
     changed: Reading[Mapping[str, int]]
 
 
-def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | None) -> Chroot:
+def chroot_seen(look: Look, via: str, chroot: Chroot, kafka: Reading[KafkaView] | None) -> ChrootState:
     """Read the state under the chroot through one dest host.
 
     kafka: the cluster with the partitions to read for ``changed``; None leaves ``changed`` unknown.
     """
-    ordered = look.ask(ReadZnode(via, f"{chroot}/admin/preferred_replica_election"))
-    return Chroot(
-        controller(look, via, chroot),
-        _children(look, via, f"{chroot}/admin/delete_topics"),
+    prefix = chroot.prefix
+    ordered = look.ask(ReadZnode(via, f"{prefix}/admin/preferred_replica_election"))
+    return ChrootState(
+        controller(look, via, prefix),
+        _children(look, via, f"{prefix}/admin/delete_topics"),
         ordered if isinstance(ordered, Unknown) else Seen(isinstance(ordered, Seen)),
         _strangers(look, via, chroot),
-        _children(look, via, f"{chroot}/consumers"),
+        _children(look, via, f"{prefix}/consumers"),
         Unknown("failed", "not checked at this gate")
         if kafka is None
-        else _changed_znodes(look, via, chroot, kafka),
+        else _changed_znodes(look, via, prefix, kafka),
     )
 
 
@@ -73,28 +65,30 @@ def _children(look: Look, via: str, path: str) -> Reading[tuple[str, ...]]:
     return Seen(node.value.children) if isinstance(node, Seen) else node
 
 
-def _strangers(look: Look, via: str, chroot: str) -> Reading[tuple[str, ...]]:
-    own, root = look.ask(ReadZnode(via, chroot)), look.ask(ReadZnode(via, "/"))
+def _strangers(look: Look, via: str, chroot: Chroot) -> Reading[tuple[str, ...]]:
+    own, root = look.ask(ReadZnode(via, chroot.path)), look.ask(ReadZnode(via, "/"))
     if not isinstance(own, Seen) or not isinstance(root, Seen):
         unread = own if not isinstance(own, Seen) else root
         return unread if isinstance(unread, Unknown) else Unknown("failed", f"{chroot} does not exist")
-    found = [f"{chroot}/{name}" for name in own.value.children if name not in _OWN_NODES]
-    found += [f"/{name}" for name in root.value.children if name in _TOOLS]
-    return Seen(tuple(_describe(path) for path in found))
+    names = chroot.names or KAFKA_NAMES
+    found = [f"{chroot.prefix}/{name}" for name in own.value.children if name not in names]
+    found += [f"/{name}" for name in root.value.children if name in _TOOLS and chroot.prefix]
+    return Seen(tuple(path for path in found if path != SYSTEM_ROOT))
 
 
-def _describe(path: str) -> str:
+def describe(path: str) -> str:
+    """Return a path with the name of the tool that keeps its state there, if it is known."""
     tool = _TOOLS.get(path.rpartition("/")[2])
     return f"{path} ({tool})" if tool else path
 
 
 def _changed_znodes(
-    look: Look, via: str, chroot: str, kafka: Reading[KafkaView]
+    look: Look, via: str, prefix: str, kafka: Reading[KafkaView]
 ) -> Reading[Mapping[str, int]]:
     if not isinstance(kafka, Seen):
         return kafka
     paths = {
-        f"{chroot}/brokers/topics/{p.topic}/partitions/{p.partition}/state": f"{p.topic}-{p.partition}"
+        f"{prefix}/brokers/topics/{p.topic}/partitions/{p.partition}/state": f"{p.topic}-{p.partition}"
         for p in kafka.value.partitions
     }
     reading = look.ask(ReadModified(via, tuple(paths)))

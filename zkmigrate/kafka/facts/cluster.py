@@ -34,20 +34,20 @@ def kafka_view(c: Context, look: Look) -> Reading[KafkaView]:
     return Seen(reading.value.without([r.id for r in c.retired])) if isinstance(reading, Seen) else reading
 
 
-def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
+def cluster_id(look: Look, via: str, prefix: str) -> Reading[str]:
     """Return the cluster id under the chroot; Absent if the chroot or the znode does not exist."""
-    node = look.ask(ReadZnode(via, f"{chroot}/cluster/id"))
+    node = look.ask(ReadZnode(via, f"{prefix}/cluster/id"))
     if not isinstance(node, Seen):
         return node
     value = _json(node.value).get("id")
-    return Seen(value) if isinstance(value, str) else _garbled(f"{chroot}/cluster/id", node.value)
+    return Seen(value) if isinstance(value, str) else _garbled(f"{prefix}/cluster/id", node.value)
 
 
-def controller(look: Look, via: str, chroot: str) -> Reading[Controller]:
+def controller(look: Look, via: str, prefix: str) -> Reading[Controller]:
     """Return the registered controller; Absent if there is none."""
     node, epoch = (
-        look.ask(ReadZnode(via, f"{chroot}/controller")),
-        look.ask(ReadZnode(via, f"{chroot}/controller_epoch")),
+        look.ask(ReadZnode(via, f"{prefix}/controller")),
+        look.ask(ReadZnode(via, f"{prefix}/controller_epoch")),
     )
     if not isinstance(node, Seen):
         return node
@@ -55,9 +55,9 @@ def controller(look: Look, via: str, chroot: str) -> Reading[Controller]:
         return epoch
     broker = _json(node.value).get("brokerid")
     if not isinstance(broker, int):
-        return _garbled(f"{chroot}/controller", node.value)
+        return _garbled(f"{prefix}/controller", node.value)
     if not epoch.value.data.isdigit():
-        return _garbled(f"{chroot}/controller_epoch", epoch.value)
+        return _garbled(f"{prefix}/controller_epoch", epoch.value)
     return Seen(
         Controller(
             broker, node.value.ephemeral_owner, node.value.czxid, int(epoch.value.data.decode("ascii"))

@@ -23,7 +23,7 @@ def connect_to_dest(inventory: Inventory) -> str:
 
     The value has every dest host with its client port, then the chroot.
     """
-    return _connect(inventory.dest.hosts, inventory.dest.ports.client) + inventory.kafka.chroot
+    return _connect(inventory.dest.hosts, inventory.dest.ports.client) + inventory.kafka.prefix
 
 
 def connect_to_source(inventory: Inventory) -> str:
@@ -31,7 +31,7 @@ def connect_to_source(inventory: Inventory) -> str:
 
     The value has every source host with its client port, then the chroot.
     """
-    return _connect(inventory.source.hosts, inventory.source.ports.client) + inventory.kafka.chroot
+    return _connect(inventory.source.hosts, inventory.source.ports.client) + inventory.kafka.prefix
 
 
 def _connect(hosts: tuple[ZooKeeperHost, ...], port: int) -> str:
@@ -107,9 +107,9 @@ def chroot_in(connect: str) -> str:
     return "/" + path.strip().rstrip("/")
 
 
-def registration(chroot: str, broker: int) -> str:
+def registration(prefix: str, broker: int) -> str:
     """Return the path of a broker's registration, an ephemeral that must keep its owner and czxid."""
-    return f"{chroot}/brokers/ids/{broker}"
+    return f"{prefix}/brokers/ids/{broker}"
 
 
 def line_of_connect(properties: bytes) -> int | None:

@@ -39,6 +39,7 @@ from zkmigrate.zookeeper.clients.ensemble import (
     to_kazoo,
 )
 from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.replay import (
     Again,
@@ -75,7 +76,7 @@ class Ensemble:
     """A session on the ensemble that receives the requests; `ensemble` opens it."""
 
     client: Any
-    chroot: str
+    chroot: Chroot
 
     def mark(self) -> Mark | None:
         """Return the mark of the replay, or None if the ensemble holds no marker znode.
@@ -228,7 +229,7 @@ def _operations(request: Request) -> list[Any]:
 
 
 @contextmanager
-def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
+def ensemble(servers: Sequence[Server], chroot: Chroot) -> Iterator[Ensemble]:
     """Open a session with one of the servers for the duration of the block.
 
     Raises HostError if no server accepts the session.
@@ -270,7 +271,7 @@ def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> t
     if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
         return 1, f"nothing was sent: {change.describe()} is not a change of an ensemble"
     try:
-        with ensemble(servers, change.chroot) as source:
+        with ensemble(servers, Chroot(change.chroot)) as source:
             return 0, _altered(source, reader, change)
     except (RefusedError, ZkDataError) as error:
         return 1, str(error)
@@ -288,7 +289,7 @@ def _altered(source: Ensemble, reader: Reader, change: BeginReplay | ReplayTrans
             source.begin(Mark(cut, reader.begin(change.disk, cut), change.consent))
         return "the mark is there"
     if mark is None:
-        raise RefusedError(f"{marker_of(change.chroot)} does not exist: no replay has begun")
+        raise RefusedError(f"{marker_of(source.chroot)} does not exist: no replay has begun")
     upto = parse_zxid(change.upto)
     if mark.done >= upto:
         return f"{mark.version} transactions are replayed"

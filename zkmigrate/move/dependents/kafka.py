@@ -38,6 +38,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.sampling import Sampling
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import Probe
+from zkmigrate.zookeeper.data.chroot import Chroot
 
 CHECKS = (*cluster.CHECKS, *broker.CHECKS, *releases.CHECKS, *chroot.CHECKS)
 
@@ -85,8 +86,8 @@ class KafkaDependent:
     def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
         return without_brokers(inventory, names)
 
-    def chroot(self, inventory: Inventory) -> str:
-        return inventory.kafka.chroot
+    def chroot(self, inventory: Inventory) -> Chroot:
+        return inventory.kafka.subtree
 
     def config(self, inventory: Inventory) -> str:
         return inventory.kafka.config
@@ -95,7 +96,7 @@ class KafkaDependent:
         return inventory.kafka.cluster_id
 
     def identity_seen(self, inventory: Inventory, look: Look, via: str) -> Reading[str]:
-        return cluster_id(look, via, inventory.kafka.chroot)
+        return cluster_id(look, via, inventory.kafka.prefix)
 
     def service(self, inventory: Inventory) -> Service:
         return inventory.kafka.service
@@ -223,7 +224,7 @@ class KafkaDependent:
         return True
 
     def claims(self, inventory: Inventory, member: str, owns: tuple[str, ...]) -> bool:
-        return kafka.registration(inventory.kafka.chroot, inventory.broker(member).id) in owns
+        return kafka.registration(inventory.kafka.prefix, inventory.broker(member).id) in owns
 
     def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
         """Return 1 if the broker has an authorizer, which keeps a session of its own, else 0."""

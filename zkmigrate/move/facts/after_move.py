@@ -93,7 +93,7 @@ def look_after_move(
     observes source the log is not read either, because dest receives every write to source.
     """
     source, dest = source_view(inventory, look), dest_view(inventory, look)
-    chroot = inventory.kafka.chroot
+    chroot = inventory.kafka.subtree
     cons = connections_of(look, inventory.source_names)
     owners = {
         names: sessions_of(dumps_of(look, names), {}, chroot)
@@ -160,7 +160,7 @@ def _written(
             cursor = None
         result = delta(
             logs,
-            chroot=inventory.kafka.chroot,
+            chroot=inventory.kafka.subtree,
             after=position.zxid,
             upto=None,
             owners=living,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.step import Teller
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 from zkmigrate.zookeeper.data.log_writers import Writer, writers
 from zkmigrate.zookeeper.data.reader import Directory
@@ -49,7 +50,7 @@ class RecentWrites:
 def recent_writes(
     host: str,
     logs: Directory,
-    chroot: str,
+    chroot: Chroot,
     dumps: Mapping[str, Reading[Dump]],
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     tell: Teller,

@@ -146,31 +146,31 @@ class Registered:
         return f"registered: {sorted(self.ids) or 'none'}, controller: {self.controller}"
 
 
-def registered(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Registered]:
+def registered(look: Look, hosts: Iterable[str], prefix: str) -> Reading[Registered]:
     """Read the registrations from the first of these hosts that answers."""
     reading: Reading[Registered] = Unknown("failed", "no host was queried")
     for host in hosts:
-        reading = _registered(look, host, chroot)
+        reading = _registered(look, host, prefix)
         if isinstance(reading, Seen):
             break
     return reading
 
 
-def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
+def _registered(look: Look, host: str, prefix: str) -> Reading[Registered]:
     ids, epoch = (
-        look.ask(ReadZnode(host, f"{chroot}/brokers/ids")),
-        look.ask(ReadZnode(host, f"{chroot}/controller_epoch")),
+        look.ask(ReadZnode(host, f"{prefix}/brokers/ids")),
+        look.ask(ReadZnode(host, f"{prefix}/controller_epoch")),
     )
     if not isinstance(ids, Seen):
         return ids
     if not isinstance(epoch, Seen):
         return epoch
-    leader = controller(look, host, chroot)
+    leader = controller(look, host, prefix)
     if isinstance(leader, Unknown):
         return leader
     names = ids.value.children
     if not epoch.value.data.isdigit() or not all(name.isdecimal() for name in names):
-        return Unknown("garbled", f"{chroot} does not hold Kafka's znodes")
+        return Unknown("garbled", f"{prefix or '/'} does not hold Kafka's znodes")
     return Seen(
         Registered(
             frozenset(int(name) for name in names),

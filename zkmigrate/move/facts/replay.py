@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.rules.replicas import Replicas
 from zkmigrate.runbook.model.finding import meanings
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.contents import contents
 from zkmigrate.zookeeper.data.delta import delta
 from zkmigrate.zookeeper.data.effect import is_session, touched_paths
@@ -95,7 +96,7 @@ class ReplayScope:
     - touched: the znodes that the transactions change, as they were at the cut, and all ephemerals
     """
 
-    chroot: str
+    chroot: Chroot
     dest: str
     cut: int = 0
     upto: int = 0
@@ -118,7 +119,7 @@ class ReplayDisks:
     """
 
     opened: Callable[[], Sequence[Side]]
-    chroot: str
+    chroot: Chroot
     lines: int = 20
     max_record: int = MAX_RECORD
     tell: Callable[[str], Tell] = silent
@@ -148,7 +149,7 @@ class ReplayDisks:
         found = ReplayScope(self.chroot, dest.name, _cut(dest, reach), ends[dest.name])
         at_cut = self._at(dest, found.cut)
         if not at_cut.znodes:
-            raise UsageError(f"{dest.name} holds no znode {self.chroot} at {format_zxid(found.cut)}")
+            raise UsageError(f"{dest.name} holds no znode {self.chroot.listed} at {format_zxid(found.cut)}")
         found.conditions += [self._one_history(dest, ends), self._same(found.cut, at_cut)]
         if mark is None:
             found.conditions.append(self._untouched(found, at_cut))
@@ -293,7 +294,7 @@ class ReplayDisks:
 
     def _replicated(self, dest: Side, found: ReplayScope) -> Condition | None:
         """Return the condition that all replicas were in sync, or None if the subtree is not Kafka's."""
-        root = f"{self.chroot.rstrip('/')}/brokers"
+        root = f"{self.chroot.prefix}/brokers"
         replicas = Replicas(root)
         for content in contents(dest.data, dest.logs, root=root, upto=found.cut, max_record=self.max_record):
             replicas.take(content)
@@ -342,8 +343,8 @@ def _continues(mark: Mark, fingerprint: str | None) -> Condition:
     return Condition("replay.mark", claim, fingerprint == mark.fingerprint, seen)
 
 
-def lasting_view(chroot: str, *, marked: bool) -> View:
-    """Return the view that selects what a replay must reproduce: path, data, ACL and three versions.
+def lasting_view(chroot: Chroot, *, marked: bool) -> View:
+    """Return the view of what a replay must reproduce: path, data, ACL and three versions, no ephemerals.
 
     Ephemerals are left out. marked: whether the tree holds the marker, whose creation the chroot's cversion
     counts.
@@ -353,7 +354,7 @@ def lasting_view(chroot: str, *, marked: bool) -> View:
     def view(path: str, node: Znode) -> Znode | None:
         if is_session(node.ephemeral_owner) or path == marker:
             return None
-        cversion = node.cversion - (marked and path == chroot)
+        cversion = node.cversion - (marked and path == chroot.path)
         return replace(node, cversion=cversion, czxid=0, mzxid=0, pzxid=0, ctime=0, mtime=0)
 
     return view

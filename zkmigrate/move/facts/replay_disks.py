@@ -9,6 +9,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.facts.replay import ReplayDisks, Tell, silent
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.effect import is_session
 from zkmigrate.zookeeper.data.proofs import Side
 from zkmigrate.zookeeper.data.reader import Directory
@@ -30,10 +31,10 @@ def host_disks(
         dests = (Side(host, *list_directories(look, host, inventory.dest)) for host in inventory.dest_names)
         return [Side(leader, *list_directories(look, leader, inventory.source)), *dests]
 
-    return ReplayDisks(opened, inventory.kafka.chroot, 0, tell=tell)
+    return ReplayDisks(opened, inventory.kafka.subtree, 0, tell=tell)
 
 
-def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
+def mark_on(look: Look, host: str, chroot: Chroot) -> Reading[tuple[Mark, int]]:
     """Read the mark of a replay and the mzxid of its znode from one host of an ensemble.
 
     Returns Absent if the ensemble holds no mark.
@@ -60,7 +61,7 @@ class Reader:
     The host's snapshot is read only once.
     """
 
-    chroot: str
+    chroot: Chroot
     disk: Disk
     _replay: Replay | None = None
     _read_from: tuple[str, int] = ("", 0)
@@ -102,4 +103,4 @@ class Reader:
 
 def reader(inventory: Inventory, look: Look) -> Reader:
     """Return a reader of the transactions on the dest hosts' disks."""
-    return Reader(inventory.kafka.chroot, lambda host: list_directories(look, host, inventory.dest))
+    return Reader(inventory.kafka.subtree, lambda host: list_directories(look, host, inventory.dest))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from zkmigrate.move.facts.connections import connections_of
 from zkmigrate.runbook.model.fact import Cause, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_dump
 from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.facts.ensemble import answer
@@ -106,7 +107,7 @@ def dumps_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[Dump]]:
     return look.each(hosts, lambda host: dump(look, host))
 
 
-def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
+def owning_sessions(look: Look, hosts: Iterable[str], chroot: Chroot) -> Reading[Sessions]:
     """Read ``dump`` and ``cons`` of every host and return the owners of ephemerals under the chroot.
 
     Returns Unknown if no host answers ``dump``.
@@ -116,7 +117,7 @@ def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Se
 
 
 def sessions_of(
-    dumps: Mapping[str, Reading[Dump]], cons: Mapping[str, Reading[tuple[Connection, ...]]], chroot: str
+    dumps: Mapping[str, Reading[Dump]], cons: Mapping[str, Reading[tuple[Connection, ...]]], chroot: Chroot
 ) -> Reading[Sessions]:
     """Combine ``dump`` and ``cons`` of all hosts into the owners of ephemerals under the chroot.
 
@@ -131,7 +132,7 @@ def sessions_of(
         return Unknown(cause, "; ".join(f"{host}: {reading}" for host, reading in dumps.items()))
     for listed in seen:
         for session, paths in listed.ephemerals.items():
-            under = tuple(p for p in paths if p == chroot or p.startswith(f"{chroot}/"))
+            under = tuple(path for path in paths if chroot.holds(path))
             if under:
                 owners[session] = under
         timeouts |= {s: t for s, t in (listed.sessions or {}).items() if t is not None}

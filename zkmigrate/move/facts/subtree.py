@@ -15,6 +15,7 @@ from zkmigrate.inventory.inventory import Dest, Inventory, Source
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Teller, tell_nobody
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.logdir import LogWalk, walk
 from zkmigrate.zookeeper.data.sums import Sums, read_sums
 from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, max_zxid
@@ -27,7 +28,7 @@ def source_ownership(
     look: Look,
     host: str,
     source: Source,
-    chroot: str,
+    chroot: Chroot,
     known: tuple[Ownership, Cursor] | None = None,
     teller: Teller = tell_nobody,
 ) -> Reading[tuple[Ownership, Cursor | None]]:
@@ -43,7 +44,7 @@ def source_ownership(
             return _replayed(known[0], walk(logs, cursor=known[1]))
         tree = load_tree(data, logs, chroot=chroot, tell=_transactions_reporter(look, teller, host))
         # Read what was written while the tree was read, so that the window need not.
-        state = ownership(tree, chroot)
+        state = ownership(tree)
         return _replayed(state, walk(logs, after=state.upto))
 
     return read_disk(read, host)
@@ -78,7 +79,7 @@ class Comparison:
 
 
 def compare_with_source(
-    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
+    look: Look, inventory: Inventory, chroot: Chroot, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
     """Compare the chroot on each dest disk with the chroot on the disk of source's leader.
 
@@ -106,7 +107,7 @@ def compare_with_source(
         if hosts and look.now() - began > COMPARE_S:
             break
         hosts[host] = read_disk(partial(compare_disk, host), host)
-    owners = read_disk(lambda: _replayed(ownership(tree, chroot), walk(logs, after=zxid)), leader)
+    owners = read_disk(lambda: _replayed(ownership(tree), walk(logs, after=zxid)), leader)
     return owners, Seen(Comparison(zxid, len(tree.nodes), hosts))
 
 
@@ -120,7 +121,7 @@ class Digests:
 
 
 def digests(
-    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
+    look: Look, inventory: Inventory, chroot: Chroot, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> Digests:
     """Compute sums of the chroot's subtree at one zxid on every disk, reading each disk once.
 
@@ -154,11 +155,11 @@ def _progress_reporter(look: Look, teller: Teller, host: str) -> Callable[[str, 
     return tell
 
 
-def ownership(tree: Tree, chroot: str) -> Ownership:
+def ownership(tree: Tree) -> Ownership:
     """Return the owners of ephemerals in a tree. The window keeps this small state up to date."""
     ephemerals = {
         path: Ephemeral(owner, tree.nodes[path].czxid)
         for owner, paths in tree.owners.items()
         for path in paths
     }
-    return Ownership(chroot, tree.zxid, max_zxid(tree, chroot), ephemerals, dict(tree.sessions))
+    return Ownership(tree.chroot, tree.zxid, max_zxid(tree), ephemerals, dict(tree.sessions))

@@ -11,7 +11,7 @@ from zkmigrate.move.questions import ReadCut, ReadTree
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
-from zkmigrate.zookeeper.data.effect import is_under
+from zkmigrate.zookeeper.data.chroot import is_under
 
 KEPT = "/zookeeper"
 """ZooKeeper's own subtree, which holds its config and quotas."""
@@ -37,8 +37,9 @@ def look_outside(c: Context, look: Look, dependent: AnyDependent, move: str) -> 
     move: the id of the move's run.
     """
     using = users(c.inventory, dependent, look)
-    chroots = {dependent.chroot(c.inventory)}
-    chroots |= {reading.value for reading in using.chroots.values() if isinstance(reading, Seen)}
+    own = dependent.chroot(c.inventory)
+    others = {reading.value for reading in using.chroots.values() if isinstance(reading, Seen)}
+    chroots = {*own.roots, *(others - {own.path})}
     names = {
         path: [name for node in look.ask(ReadTree(path, deep=False)) for name in node.names]
         for path in ancestors(chroots)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.host_names import resolver
 from zkmigrate.kafka.facts.recovery import parse_span
-from zkmigrate.kafka.rules.connect import current_connect, line_of_connect, others_than
+from zkmigrate.kafka.rules.connect import chroot_in, current_connect, line_of_connect, others_than
 from zkmigrate.kafka.rules.identity import cluster_ids, configured_id, effective_id, identity
 from zkmigrate.move.facts.connections import addresses
 from zkmigrate.move.preflight.check import Gate, Judged, Scope, check, unseen
@@ -32,8 +32,8 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. The roll edits zookeeper.connect in server.properties. That must be the broker's own plain file,
     with this key on one line of its own.
 
-    To do: As the finding says, correct kafka.chroot, source.hosts or the broker in migration.yml. If
-    zookeeper.connect is not on one plain line, write it so in the file. Do not move a Kafka at the chroot /.
+    To do: As the finding says, correct kafka.chroot, source.hosts or the broker in migration.yml. Where the
+    key is not on one plain line, write it out in the file.
     """
     k = of_kafka(e)
     inventory = c.inventory
@@ -80,7 +80,6 @@ _WRITTEN_OUT = (
 def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes) -> Iterator[tuple[str, str]]:
     """Yield each mistake in a broker's file, with a text on how to fix it."""
     inventory = c.inventory
-    _, slash, path = connect.partition("/")
     ours = inventory.kafka.chroot
     if id != str(inventory.broker(host).id):
         told = f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}"
@@ -89,11 +88,8 @@ def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes)
         told = f"zookeeper.connect={connect} is taken from a config provider, which the roll cannot edit"
         yield told, _WRITTEN_OUT
         return
-    if connect and slash + path.strip() in ("", "/"):
-        told = f"no chroot: Kafka is at the root of ZooKeeper, and only a subtree such as {ours} is moved"
-        yield told, "do not move this cluster with zkmigrate, and give the file no other chroot"
-    elif connect and slash + path.strip() != ours:
-        yield f"chroot {slash + path}, in the inventory {ours}", "correct kafka.chroot in migration.yml"
+    if connect and (theirs := chroot_in(connect)) != ours:
+        yield f"chroot {theirs}, in the inventory {ours}", "correct kafka.chroot in migration.yml"
     try:
         current_connect(content)
     except UsageError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkmigrate.kafka.facts.chroot import Chroot
+from zkmigrate.kafka.facts.chroot import ChrootState, describe
 from zkmigrate.move.preflight import members
 from zkmigrate.move.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence
@@ -84,9 +84,9 @@ def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
     JOINED,
     Severity.WARN,
 )
-def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P35. A tool (CMAK, Cruise Control, Burrow) or script with source's addresses goes on writing to source
-    after the move, and its writes are lost. Consumer groups under /consumers keep their offsets in
+def tools(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P35. A tool (CMAK, Cruise Control, Burrow) or script with source's addresses goes on writing to
+    source after the move, and its writes are lost. Consumer groups under /consumers keep their offsets in
     ZooKeeper.
 
     To do: Before the cut-over give each of these tools dest's connect string, or stop the tool.
@@ -96,10 +96,39 @@ def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
     if not isinstance(strangers, Seen) or not isinstance(groups, Seen):
         yield unseen(groups if isinstance(strangers, Seen) else strangers, needed)
         return
-    found = list(strangers.value[:LISTED]) + (["…"] if len(strangers.value) > LISTED else [])
+    others = [describe(path) for path in strangers.value] if c.inventory.kafka.prefix else []
+    found = others[:LISTED] + (["…"] if len(others) > LISTED else [])
     found += [f"{len(groups.value)} consumer groups: {_few(groups.value)}"] if groups.value else []
     moves = ("give each of these tools dest's connect string before the cut-over, or stop the tool",)
     yield Judged(not found, ", ".join(found) or "none", needed, moves=moves)
+
+
+@check(
+    "kafka.foreign-znodes", "every znode directly below / is Kafka's or ZooKeeper's", Scope.CLUSTER, JOINED
+)
+def foreign_znodes(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P35. With the chroot / Kafka shares the top level with others. Their znodes are on dest as they were
+    at the cut-over, but no proof covers them, and their clients stay on source. Before the join this is not
+    checked. With another chroot it does not apply.
+
+    To do: Add a znode of Kafka's own to kafka.znodes. Accept one of another system, if its clients stay on
+    source.
+    """
+    needed = "none"
+    strangers = _chroot(e).strangers
+    if c.inventory.kafka.prefix:
+        return
+    if not isinstance(strangers, Seen):
+        yield unseen(strangers, needed)
+        return
+    moves = (
+        "if it is Kafka's: add its name to kafka.znodes in migration.yml",
+        "if another system's clients stay on source with it: accept it in migration.yml",
+    )
+    for path in strangers.value:
+        yield Judged(False, f"{describe(path)} is neither Kafka's nor ZooKeeper's", needed, path, moves)
+    if not strangers.value:
+        yield Judged(True, "none", needed)
 
 
 @check(
@@ -130,9 +159,9 @@ def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(True, f"{found.brokers} sessions of brokers {span}", needed)
 
 
-def _chroot(e: Evidence) -> Chroot:
+def _chroot(e: Evidence) -> ChrootState:
     k = of_kafka(e)
-    return k.chroot or Chroot(NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
+    return k.chroot or ChrootState(NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
 
 
 def _few(names: tuple[str, ...] | list[str]) -> str:
@@ -140,4 +169,4 @@ def _few(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-CHECKS = (admin_work, quiet, tools, members.other_clients, members.foreign_client, writers)
+CHECKS = (admin_work, quiet, tools, foreign_znodes, members.other_clients, members.foreign_client, writers)

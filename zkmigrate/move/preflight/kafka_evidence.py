@@ -10,7 +10,7 @@ from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
 from zkmigrate.hosts.facts.properties import properties_of
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.kafka.facts.broker import BrokerHost, broker_host
-from zkmigrate.kafka.facts.chroot import Chroot, chroot_seen
+from zkmigrate.kafka.facts.chroot import ChrootState, chroot_seen
 from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.connect import hosts_in
@@ -33,7 +33,7 @@ class KafkaEvidence:
 
     view: Reading[KafkaView]
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
-    chroot: Chroot | None = None
+    chroot: ChrootState | None = None
     written: Reading[RecentWrites] = NOT_ASKED
     resolved: Resolved = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ def gather(c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence
     chroot = None
     if common.joined:
         via = next((host for host in joined if isinstance(servers[host], Seen)), joined[0])
-        chroot = chroot_seen(look, via, c.inventory.kafka.chroot, view if gate == "roll" else None)
+        chroot = chroot_seen(look, via, c.inventory.kafka.subtree, view if gate == "roll" else None)
     return KafkaEvidence(
         view,
         _at_brokers(c, look, common) if gate != "cutover" else {},
@@ -102,5 +102,5 @@ def _written(c: Context, common: Evidence) -> Reading[RecentWrites]:
     if not isinstance(common.disk, Seen):
         return common.disk
     _, logs = common.disk.value
-    chroot = c.inventory.kafka.chroot
+    chroot = c.inventory.kafka.subtree
     return recent_writes(leader_of(c, common), logs, chroot, common.dumps, common.cons, c.tell)

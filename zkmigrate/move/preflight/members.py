@@ -125,7 +125,7 @@ def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
     words, chroot = e.dependent.words, e.dependent.chroot(c.inventory)
     needed = f"each client known, and none part of {words.system}"
     for tenant in e.tenants.found:
-        inside = [path for path in tenant.owns if f"{path}/".startswith(f"{chroot}/")]
+        inside = [path for path in tenant.owns if chroot.holds(path)]
         moves = (
             (f"list it as a {words.one}, or stop it: it owns a part of the chroot",)
             if inside

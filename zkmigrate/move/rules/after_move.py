@@ -86,7 +86,7 @@ def _registered(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
     owners = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
     owned = {path for paths in owners.values() for path in paths}
     for broker in inventory.kafka.brokers:
-        path = registration(inventory.kafka.chroot, broker.id)
+        path = registration(inventory.kafka.prefix, broker.id)
         unknown = not isinstance(seen.dest_owners, Seen)
         yield claim(
             "watch.registered",

@@ -14,7 +14,8 @@ from zkmigrate.move.facts.tenants import Tenants, Users
 from zkmigrate.move.questions import Node
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
-from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, is_session, is_under
+from zkmigrate.zookeeper.data.chroot import is_under
+from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, is_session
 from zkmigrate.zookeeper.data.session import format_session, signed
 from zkmigrate.zookeeper.data.txn import Acl
 from zkmigrate.zookeeper.data.zxid import format_zxid

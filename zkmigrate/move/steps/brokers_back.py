@@ -71,12 +71,11 @@ class BrokersBackStep(Step[BackFacts]):
         inventory = c.inventory
         leader = source_view(inventory, look).leader
         hosts = inventory.source_names if leader is None else (leader, *inventory.source_names)
-        chroot = inventory.kafka.chroot
-        mark = mark_on(look, hosts[0], chroot)
+        mark = mark_on(look, hosts[0], inventory.kafka.subtree)
         return BackFacts(
             brokers(inventory, look),
             kafka_view(c, look),
-            registered(look, hosts, chroot),
+            registered(look, hosts, inventory.kafka.prefix),
             Seen(mark.value[1]) if isinstance(mark, Seen) else mark,
         )
 

@@ -66,7 +66,7 @@ class BrokersDownStep(Step[DownFacts]):
         return DownFacts(
             brokers(inventory, look),
             kafka_view(c, look),
-            registered(look, inventory.dest_names, inventory.kafka.chroot),
+            registered(look, inventory.dest_names, inventory.kafka.prefix),
         )
 
     def check(self, c: Context, f: DownFacts) -> Verdict:

@@ -235,7 +235,7 @@ def same_ownership(
     }
 
     def compared(owner: int, path: str) -> bool:
-        under = path.startswith(f"{wanted.chroot}/")
+        under = wanted.chroot.holds(path)
         return under and (exact or path in kept.ephemerals) and (unsigned(owner), path) not in unkept
 
     listed = owners.value.owners.items()

@@ -62,14 +62,15 @@ class ReplayStep(Step[ReplayFacts]):
         leader = source_view(c.inventory, look).leader
         if c.way is Way.BACK or leader is None:
             return ReplayFacts(Unknown("failed", "source has no single leader"), None, unread, wall)
-        found = mark_on(look, leader, c.inventory.kafka.chroot)
+        found = mark_on(look, leader, c.inventory.kafka.subtree)
         if not isinstance(found, Seen):
             return ReplayFacts(found, None, unread, wall)
         mark, at = found.value
         plan = known(Planned, c)
         try:
             disks = host_disks(c.inventory, look, leader)
-            own = disks.is_of(marker_of(c.inventory.kafka.chroot), mark.created) if not mark.version else True
+            marker = marker_of(c.inventory.kafka.subtree)
+            own = disks.is_of(marker, mark.created) if not mark.version else True
             if plan is None or batches_left(plan, mark):
                 return ReplayFacts(Seen(mark), own, unread, wall)
             return ReplayFacts(Seen(mark), own, Seen(disks.compare(plan.disk, plan.upto, at)), wall)
@@ -142,7 +143,7 @@ def _foreign(c: Context) -> Finding:
         "replay.disk",
         "the disk that was read as source's belongs to the ensemble that receives the replay",
         False,
-        seen=f"the disk's log does not show {marker_of(c.inventory.kafka.chroot)}",
+        seen=f"the disk's log does not show {marker_of(c.inventory.kafka.subtree)}",
         needed="source.data_dir and source.log_dir of the servers that source.hosts names",
         moves=("correct source in migration.yml, then resume",),
     )

@@ -35,7 +35,7 @@ class ReplayCloseStep(Step[Marked]):
         leader = source_view(c.inventory, look).leader
         if leader is None:
             return Unknown("failed", "source has no single leader")
-        return mark_on(look, leader, c.inventory.kafka.chroot)
+        return mark_on(look, leader, c.inventory.kafka.subtree)
 
     def check(self, c: Context, f: Marked) -> Verdict:
         if c.way is Way.BACK:

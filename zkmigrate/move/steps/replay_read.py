@@ -49,7 +49,7 @@ class ReplayReadStep(Reads[ReadFacts]):
     def observe(self, c: Context, look: Look) -> ReadFacts:
         inventory = c.inventory
         services = dest_services(inventory, look)
-        source = registered(look, inventory.source_names, inventory.kafka.chroot)
+        source = registered(look, inventory.source_names, inventory.kafka.prefix)
         if isinstance(source, Seen) and source.value.any_registered:
             return ReadFacts(services, source, Absent("not read"))
         return ReadFacts(services, source, replayable(c, look, source_view(inventory, look).leader))

@@ -92,7 +92,7 @@ def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScop
     """
     if leader is None:
         return Unknown("failed", "source has no single leader, so there is no disk to read")
-    mark = mark_on(look, leader, c.inventory.kafka.chroot)
+    mark = mark_on(look, leader, c.inventory.kafka.subtree)
     if isinstance(mark, Unknown):
         return mark
     begun: Mark | None = mark.value[0] if isinstance(mark, Seen) else None

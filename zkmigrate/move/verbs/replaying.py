@@ -76,7 +76,7 @@ def body(found: ReplayScope) -> dict[str, Any]:
     tally, held = found.tally, code(found)
     return {
         "possible": None if held == UNPROVED else not held,
-        "chroot": found.chroot,
+        **found.chroot.body(),
         "dest": found.dest,
         "cut": format_zxid(found.cut),
         "upto": format_zxid(found.upto),

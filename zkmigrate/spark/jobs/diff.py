@@ -94,7 +94,7 @@ def _sample(row: Row) -> dict[str, str]:
 
 def _section(input: Input, source: str, made: Mapping[str, _Diff]) -> Section:
     figures = {
-        "chroot": input.request.chroot,
+        **input.request.chroot.body(),
         "source": source,
         "dests": {name: _figures(one) for name, one in made.items()},
     }

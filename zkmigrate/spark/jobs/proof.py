@@ -28,6 +28,7 @@ from zkmigrate.spark.plain_rows import plain, table
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.subtree_differences import compare_subtrees, first
 from zkmigrate.spark.verb import reason
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.delta import DeltaFinding, delta_held, missing_end, required_zxid
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.proofs import (
@@ -211,7 +212,7 @@ def _section(
     held = all_held(proof.held for _, _, proof in every)
     subtrees = [] if largest is None else largest.frame.limit(input.request.top).collect()
     figures = {
-        "chroot": input.request.chroot,
+        **input.request.chroot.body(),
         "source": source,
         "subtrees": [plain(row) for row in subtrees],
         "dests": {
@@ -252,7 +253,7 @@ def _section(
     return Section("Proof", _answer(input.request.chroot, made), figures, shown, (), frames, held, True)
 
 
-def _answer(chroot: str, made: Mapping[str, Mapping[str, _Proof]]) -> str:
+def _answer(chroot: Chroot, made: Mapping[str, Mapping[str, _Proof]]) -> str:
     parts = [
         f"{name}: {', '.join(f'{kind} {WORDS[proof.held]}' for kind, proof in proofs.items())}"
         for name, proofs in made.items()

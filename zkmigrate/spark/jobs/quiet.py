@@ -44,7 +44,7 @@ def run(input: Input) -> Section:
     counted = f"{sum(counts.values())} transactions under {request.chroot} {span}"
     weeks = (end_ms - begin_ms) / 60_000 / MINUTES_OF_A_WEEK
     figures = {
-        "chroot": request.chroot,
+        **request.chroot.body(),
         "server": input.reference,
         "window_s": request.window_s,
         "transactions": sum(counts.values()),

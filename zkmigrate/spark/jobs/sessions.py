@@ -26,6 +26,7 @@ from zkmigrate.spark.operation_kinds import CLOSES, OPENS
 from zkmigrate.spark.plain_rows import Cell, plain, table
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.spark.sources.files import File
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
@@ -165,7 +166,7 @@ def _section(
         "open": None if now is None else now.open,
         "lived_ms": lived,
         "timeouts": [plain(row) for row in histogram],
-        "chroot": request.chroot,
+        **request.chroot.body(),
         "owners": None if now is None else now.owning,
         "owners_of_unknown_timeout": None if now is None else now.unknown,
         "smallest_timeout_ms": None if now is None or now.unknown else now.smallest_ms,
@@ -220,7 +221,7 @@ def _churn(input: Input, covered: Extent, counts: dict[str, int], lived: dict[st
     return found
 
 
-def _now_open(chroot: str, covered: Extent, now: _Now | None, began: File | None) -> str:
+def _now_open(chroot: Chroot, covered: Extent, now: _Now | None, began: File | None) -> str:
     if now is None:
         base = "without a snapshot" if began is None else f"from {began.name} of {began.server}"
         return (
@@ -238,7 +239,7 @@ def _now_open(chroot: str, covered: Extent, now: _Now | None, began: File | None
 
 
 def _tables(
-    now: _Now | None, histogram: list[Row], lived: dict[str, int], chroot: str, lives: DataFrame, top: int
+    now: _Now | None, histogram: list[Row], lived: dict[str, int], chroot: Chroot, lives: DataFrame, top: int
 ) -> tuple[Table, ...]:
     ended = lives.filter(F.col("end").isin(EXPIRED, UNTOLD)).orderBy(F.desc("closed"), "session").limit(top)
     session: tuple[str, Cell] = ("session", "session")

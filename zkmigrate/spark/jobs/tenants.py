@@ -19,7 +19,7 @@ from zkmigrate.spark.operation_kinds import CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.spark.plain_rows import Cell, plain, table
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.spark.sources.files import File
-from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT
+from zkmigrate.zookeeper.data.chroot import SERVERS_OWN
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_wchp
 from zkmigrate.zookeeper.data.logdir import describe_gap
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
@@ -30,9 +30,6 @@ _CHILD_BYTES = 4
 """The number of bytes of the length that jute writes before a name."""
 _NEAR = 0.5
 """The share of jute.maxbuffer from which a znode or a list of children is reported."""
-
-_SERVERS_OWN = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
-"""The paths that a server creates before its first transaction."""
 
 _NODES = "path string, data_length int, ephemeral_owner bigint"
 
@@ -105,7 +102,7 @@ def znodes(input: Input) -> DataFrame:
         )
     )
     if snapshot is None:
-        before = input.spark.createDataFrame([(path, 0, 0) for path in _SERVERS_OWN], _NODES)
+        before = input.spark.createDataFrame([(path, 0, 0) for path in SERVERS_OWN], _NODES)
     else:
         before = input.nodes("path", "data_length", "ephemeral_owner")
     joined = before.join(last, "path", "full_outer").filter(

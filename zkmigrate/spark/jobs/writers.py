@@ -33,13 +33,13 @@ def run(input: Input) -> Section:
     """Run the job."""
     chroot = input.request.chroot
     path, kind = F.col("path"), F.col("type")
-    above = kind.isin(*DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
+    above = kind.isin(*DELETES) & F.lit(chroot.path).startswith(F.concat(path, F.lit("/")))
     touches = under(path, chroot) | F.coalesce(above, F.lit(False))
     touched = ~F.col("failed") & kind.isin(*_CHANGES) & touches
     log = input.log("zxid", "sequence", "time", "session", "type", "path", "failed")
     by_session = input.reused(_transactions(log, touched))
     changes = input.reused(_changes(log.filter(touched)))
-    root = "" if chroot == "/" else chroot
+    root = chroot.prefix
     below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
     sessions = by_session.join(_who_and_last(changes, below), "session")
     columns = ("session", "changes", "first_ms", "last_ms", "last_path", "broker", "brokers_own")
@@ -51,7 +51,7 @@ def run(input: Input) -> Section:
     writers = [_writer(row, types, places, registered, addresses) for row in rows]
     span = only(by_session.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")))
     figures = {
-        "chroot": chroot,
+        **chroot.body(),
         "server": input.reference,
         "since_ms": span[0],
         "until_ms": span[1],

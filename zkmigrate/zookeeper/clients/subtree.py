@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
 from zkmigrate.zookeeper.clients.session import Limits, SessionError, session
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.subtree import Walk
 
@@ -37,7 +38,7 @@ class Walked:
 
 def walk_subtree(
     servers: Sequence[Server],
-    root: str,
+    chroot: Chroot,
     window: int,
     limits: Limits,
     tell: Callable[[Walk], None],
@@ -53,7 +54,7 @@ def walk_subtree(
     """
     failures = []
     for server in servers:
-        walk = Walk(root, window)
+        walk = Walk(chroot, window)
         began = time.monotonic()
         try:
             with session(server.host, server.port, limits) as held:

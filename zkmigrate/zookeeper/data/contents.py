@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from zkmigrate.zookeeper.data.effect import Owned, is_session, is_under
+from zkmigrate.zookeeper.data.chroot import Chroot, is_under
+from zkmigrate.zookeeper.data.effect import Owned, is_session
 from zkmigrate.zookeeper.data.logdir import records_after
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.snapname import SnapshotFile
@@ -45,7 +46,7 @@ def contents(
 
     def attempt(file: SnapshotFile) -> tuple[tuple[int, list[Content], Owned], bool]:
         snapshot = read_snapshot(data.open(file.name), file.name, max_record=max_record)
-        znodes, owned, newest = list[Content](), Owned(root), 0
+        znodes, owned, newest = list[Content](), Owned(Chroot(root)), 0
         for node in snapshot:
             if is_under(node.path, root):
                 znodes.append(Content(file.zxid, 0, node.path, node.data))
@@ -55,7 +56,7 @@ def contents(
         return (file.zxid, znodes, owned), newest > upto
 
     found, _ = from_best_snapshot(data, upto, attempt)
-    zxid, znodes, owned = found or (0, [], Owned(root))
+    zxid, znodes, owned = found or (0, [], Owned(Chroot(root)))
     yield from znodes
     for record in records_after(logs, zxid, max_record=max_record):
         for _, body in owned.take(record.txn()):

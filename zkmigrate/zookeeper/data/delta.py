@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.effect import Owned, changes, touches
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import LogWalk, describe_gap, walk
@@ -90,7 +91,7 @@ class Judge:
     """
 
     def __init__(
-        self, chroot: str, owners: Mapping[int, Collection[str]], living: Collection[int], highest: int
+        self, chroot: Chroot, owners: Mapping[int, Collection[str]], living: Collection[int], highest: int
     ) -> None:
         self._chroot = chroot
         self._highest = highest
@@ -128,7 +129,7 @@ def _finding(head: TxnHeader, kind: TxnType, path: str, *, expiry: bool = False)
 def delta(
     directory: Directory,
     *,
-    chroot: str,
+    chroot: Chroot,
     after: int,
     upto: int | None,
     owners: Mapping[int, Collection[str]],

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
+from zkmigrate.zookeeper.data.chroot import WHOLE_TREE, Chroot, is_under
 from zkmigrate.zookeeper.data.txn import (
     CloseSessionTxn,
     CreateContainerTxn,
@@ -63,25 +64,11 @@ TTL_OWNER = -(1 << 56)
 SESSIONS = (range(1, 1 << 63), range(CONTAINER_OWNER + 1, TTL_OWNER))
 """The ranges of ephemeralOwner values that are session ids."""
 
-SYSTEM_ROOT = "/zookeeper"
 _WITHOUT_EFFECT = (TxnType.check, TxnType.error)
 _OF_A_PATH = (SetDataTxn, CreateTxn, DeleteTxn, SetACLTxn, CreateContainerTxn, CreateTTLTxn)
 
 
 # --- paths
-
-
-def is_under(path: str, root: str) -> bool:
-    """Return whether `path` is `root` or below it, compared element by element. Every path is under "/"."""
-    return root == "/" or path == root or path.startswith(root + "/")
-
-
-def is_part(path: str, root: str) -> bool:
-    """Return whether `path` belongs to the subtree at `root`.
-
-    `/zookeeper` is each server's own. It belongs to a subtree only if the subtree's root is in `/zookeeper`.
-    """
-    return is_under(path, root) and (not is_under(path, SYSTEM_ROOT) or is_under(root, SYSTEM_ROOT))
 
 
 def parent_of(path: str) -> str:
@@ -110,16 +97,16 @@ def owner_of(create: CreateTxn | CreateContainerTxn | CreateTTLTxn, session: int
 
 @dataclass(slots=True)
 class Owned:
-    """The sessions that own ephemerals at and under `root`, updated by each transaction."""
+    """The sessions that own ephemerals of a chroot, updated by each transaction."""
 
-    root: str = "/"
+    chroot: Chroot = WHOLE_TREE
     _paths: dict[int, set[str]] = field(default_factory=dict)
     _owner: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def from_owners(cls, owners: Mapping[int, Collection[str]], root: str) -> Owned:
+    def from_owners(cls, owners: Mapping[int, Collection[str]], chroot: Chroot) -> Owned:
         """Create the state from known owners. owners: the paths of each session's ephemerals."""
-        found = cls(root)
+        found = cls(chroot)
         for session, paths in owners.items():
             for path in paths:
                 found.add(path, session)
@@ -146,7 +133,7 @@ class Owned:
         for _, body in found:
             if isinstance(body, DeleteTxn):
                 self.drop(body.path)
-            elif isinstance(body, CreateTxn) and body.ephemeral and is_under(body.path, self.root):
+            elif isinstance(body, CreateTxn) and body.ephemeral and self.chroot.holds(body.path):
                 self.add(body.path, txn.header.session)
         return found
 
@@ -218,10 +205,9 @@ def touched_paths(txn: Txn) -> tuple[str, ...]:
     return tuple(change.path for change in path_changes(txn))
 
 
-def touches(change: PathChange, root: str) -> bool:
-    """Return whether a change concerns the subtree at `root`.
+def touches(change: PathChange, chroot: Chroot) -> bool:
+    """Return whether a change concerns a chroot.
 
-    A change concerns the subtree if its path is at or under the root, or if it deletes an ancestor of the
-    root.
+    It does if its znode is part of the chroot, or if it deletes an ancestor of the chroot's path.
     """
-    return is_under(change.path, root) or (change.deletes and is_under(root, change.path))
+    return chroot.holds(change.path) or (change.deletes and is_under(chroot.path, change.path))

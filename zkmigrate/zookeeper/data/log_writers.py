@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from zkmigrate.zookeeper.data.effect import PathChange, is_under, path_changes, touches
+from zkmigrate.zookeeper.data.chroot import Chroot
+from zkmigrate.zookeeper.data.effect import PathChange, path_changes, touches
 from zkmigrate.zookeeper.data.logdir import LogFile, log_files, walk
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn, CreateSessionTxn, Txn
@@ -71,7 +72,7 @@ class WriterList:
     changed the chroot. gaps: holes in the zxids, where writers may be missing.
     """
 
-    chroot: str
+    chroot: Chroot
     since_ms: int
     until_ms: int
     records: int
@@ -83,7 +84,7 @@ class WriterList:
 def writers(
     logs: Directory,
     *,
-    chroot: str,
+    chroot: Chroot,
     span_ms: int | None = None,
     at_most: int | None = None,
     owners: Mapping[int, tuple[str, ...]] | None = None,
@@ -132,34 +133,32 @@ def writers(
     return WriterList(chroot, first, last, records, under, tuple(ordered), tuple(steps.gaps))
 
 
-def _count(writer: Writer, txn: Txn, changes: list[PathChange], chroot: str) -> None:
+def _count(writer: Writer, txn: Txn, changes: list[PathChange], chroot: Chroot) -> None:
     writer.changes += 1
     writer.first_ms = writer.first_ms or txn.header.time_ms
     writer.last_ms = txn.header.time_ms
-    root = chroot.rstrip("/")
     for change in changes:
         writer.types[change.type.name] += 1
         writer.places[_place(change.path, chroot)] += 1
         writer.last_path = change.path
         if not change.deletes and (broker := broker_of(change.path, chroot)) is not None:
             writer.broker = broker
-        if is_under(change.path, chroot) and BROKERS_OWN.fullmatch(change.path[len(root) :]):
+        if chroot.holds(change.path) and BROKERS_OWN.fullmatch(change.path[len(chroot.prefix) :]):
             writer.brokers_own = True
 
 
-def broker_of(path: str, chroot: str) -> int | None:
+def broker_of(path: str, chroot: Chroot) -> int | None:
     """Return the id of the broker that registers itself with this znode; None for any other znode."""
-    match = re.fullmatch(rf"{re.escape(chroot.rstrip('/'))}/brokers/ids/(\d+)", path)
+    match = re.fullmatch(rf"{re.escape(chroot.prefix)}/brokers/ids/(\d+)", path)
     return int(match[1]) if match else None
 
 
-def _place(path: str, chroot: str) -> str:
+def _place(path: str, chroot: Chroot) -> str:
     """Return a path cut to its first elements below the chroot."""
-    if not is_under(path, chroot):
+    if not chroot.holds(path):
         return path
-    root = chroot.rstrip("/")
-    below = [part for part in path[len(root) :].split("/") if part][:PLACE_DEPTH]
-    return "/".join([root, *below]) or "/"
+    below = [part for part in path[len(chroot.prefix) :].split("/") if part][:PLACE_DEPTH]
+    return "/".join([chroot.prefix, *below]) or "/"
 
 
 def _newest_ms(logs: Directory, files: list[LogFile], max_record: int) -> int:

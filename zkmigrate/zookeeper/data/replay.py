@@ -21,12 +21,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias
 
+from zkmigrate.zookeeper.data.chroot import Chroot, is_under
 from zkmigrate.zookeeper.data.effect import (
     Owned,
     changes,
-    is_part,
     is_session,
-    is_under,
     path_changes,
     touches,
 )
@@ -51,9 +50,9 @@ from zkmigrate.zookeeper.data.zxid import format_zxid, parse_zxid
 MARKER = "zkmigrate-replay"
 
 
-def marker_of(chroot: str) -> str:
+def marker_of(chroot: Chroot) -> str:
     """Return the path of the znode with the replay's progress, on the ensemble that receives the requests."""
-    return f"{chroot.rstrip('/')}/{MARKER}"
+    return f"{chroot.prefix}/{MARKER}"
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class Replay(Iterator[Again]):
         self,
         logs: Directory,
         *,
-        chroot: str,
+        chroot: Chroot,
         after: int,
         at_cut: Mapping[str, Znode],
         owners: Mapping[int, Collection[str]],
@@ -223,25 +222,25 @@ class Replay(Iterator[Again]):
         match body:
             case DeleteTxn() if kind is TxnType.closeSession:
                 self._known.pop(body.path, None)
-            case DeleteTxn() if body.path != self._chroot and is_under(self._chroot, body.path):
+            case DeleteTxn() if body.path != self._chroot.path and is_under(self._chroot.path, body.path):
                 raise ReplayError(f"{body.path}, which is above {self._chroot}, was deleted")
-            case CreateTxn() if is_part(body.path, self._chroot):
+            case CreateTxn() if self._chroot.holds(body.path):
                 yield self._create(body)
-            case CreateContainerTxn() | CreateTTLTxn() if is_part(body.path, self._chroot):
+            case CreateContainerTxn() | CreateTTLTxn() if self._chroot.holds(body.path):
                 kind_of = "container" if isinstance(body, CreateContainerTxn) else "TTL znode"
                 raise ReplayError(f"{body.path} was created as a {kind_of}, which cannot be replayed")
-            case DeleteTxn() if is_part(body.path, self._chroot):
+            case DeleteTxn() if self._chroot.holds(body.path):
                 was = self._existing(body.path, "deleted")
                 del self._known[body.path]
                 if not was.ephemeral:
                     yield Delete(body.path, was.version)
-            case SetDataTxn() if is_part(body.path, self._chroot):
+            case SetDataTxn() if self._chroot.holds(body.path):
                 was = self._existing(body.path, "written to")
                 _check_next(body.path, "version", was.version, body.version)
                 was.version = body.version
                 if not was.ephemeral:
                     yield SetData(body.path, body.data, body.version - 1)
-            case SetACLTxn() if is_part(body.path, self._chroot):
+            case SetACLTxn() if self._chroot.holds(body.path):
                 was = self._existing(body.path, "given an ACL")
                 _check_next(body.path, "aversion", was.aversion, body.version)
                 was.aversion = body.version
@@ -268,12 +267,14 @@ def _check_next(path: str, field_name: str, was: int, becomes: int) -> None:
         raise ReplayError(f"{path} got {field_name} {becomes}, expected {was + 1}")
 
 
-def needed_paths(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RECORD) -> frozenset[str]:
+def needed_paths(
+    logs: Directory, *, chroot: Chroot, after: int, max_record: int = MAX_RECORD
+) -> frozenset[str]:
     """Return the paths of the subtree that the log after `after` changes. Raises the errors of `LogWalk`."""
     found: set[str] = set()
     for record in walk(logs, after=after, max_record=max_record):
         if record.zxid > after:
-            found.update(c.path for c in path_changes(record.txn()) if is_under(c.path, chroot))
+            found.update(c.path for c in path_changes(record.txn()) if chroot.holds(c.path))
     return frozenset(found)
 
 

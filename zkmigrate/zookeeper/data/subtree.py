@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.jute import JuteInput
 from zkmigrate.zookeeper.data.messages import (
@@ -82,19 +82,18 @@ def extent_of(tree: Tree) -> Extent:
 
 
 class Walk:
-    """A walk over the subtree at `root`, parents before their children.
+    """A walk over the znodes of a chroot, parents before their children.
 
     begin: the newest zxid that the server had applied before the first znode was read. end: the newest zxid
     that it had applied when the last znode was read. Both are -1 before. If they are equal, all answers show
     one state of the tree. gone: how many znodes were deleted after their parent was read. denied: the znodes
     that this client may not read; the znodes below them are unknown.
 
-    above: the nearest existing ancestor of a root that does not exist, otherwise None. `/zookeeper` is left
-    out unless the root is in it, as in `tree`.
+    above: the nearest existing ancestor of a chroot that does not exist, else None.
     """
 
-    def __init__(self, root: str, window: int) -> None:
-        self.root = root
+    def __init__(self, chroot: Chroot, window: int) -> None:
+        self.chroot = chroot
         self.extent = Extent()
         self.begin = self.end = -1
         self.gone = 0
@@ -103,7 +102,7 @@ class Walk:
         self.requests = 0
         self._window = window
         # A sync first: a follower that lags behind answers from its own, older tree.
-        self._left = [(SYNC, root)]
+        self._left = [(SYNC, chroot.path)]
         self._sent: deque[tuple[int, int, str]] = deque()
 
     @property
@@ -143,11 +142,12 @@ class Walk:
             self._left.append((GET_CHILDREN2, path))
         elif kind == GET_CHILDREN2 and header.err == OK:
             names, stat = get_children2_response(cursor)
-            self.extent.take(path, stat.czxid, stat.mzxid, stat.pzxid)
+            if self.chroot.holds(path):
+                self.extent.take(path, stat.czxid, stat.mzxid, stat.pzxid)
             self._plan(path, names)
         elif kind == EXISTS and header.err == OK:
             self.above = path
-        elif kind == GET_CHILDREN2 and header.err == NO_NODE and path != self.root:
+        elif kind == GET_CHILDREN2 and header.err == NO_NODE and path != self.chroot.path:
             self.gone += 1
         elif kind != SYNC and header.err == NO_NODE and path != "/":
             self._left.append((EXISTS, path.rpartition("/")[0] or "/"))
@@ -162,5 +162,5 @@ class Walk:
             if not name or "/" in name:
                 raise MalformedError(f"{path}: invalid child name {name!r}")
             child = below + name
-            if child != SYSTEM_ROOT:
+            if self.chroot.holds(child):
                 self._left.append((GET_CHILDREN2, child))

@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from zkmigrate.zookeeper.data.chroot import WHOLE_TREE, Chroot
 from zkmigrate.zookeeper.data.effect import is_session, parent_of, path_changes
 from zkmigrate.zookeeper.data.errors import NoDataError
 from zkmigrate.zookeeper.data.logdir import walk
@@ -54,7 +55,7 @@ def whole_znode(_path: str, node: Znode) -> Znode:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums over the znodes at and under `chroot` at `zxid`, as a View shows them.
+    """The sums over the znodes of a chroot at `zxid`, as a View shows them.
 
     znodes: how many znodes the View shows. largest: the largest czxid, mzxid or pzxid of all znodes; 0 if
     there is no znode. largest_path: the path of the znode with this zxid. sums: BUCKETS integers below 2^256.
@@ -62,7 +63,7 @@ class Sums:
     sessions. snapshot, skipped: see `tree.Tree`. held: how many znodes were kept in memory.
     """
 
-    chroot: str
+    chroot: Chroot
     zxid: int
     znodes: int
     largest: int
@@ -237,7 +238,7 @@ def read_sums(
     data: Directory,
     log: Directory | None = None,
     *,
-    chroot: str = "/",
+    chroot: Chroot = WHOLE_TREE,
     upto: int | None = None,
     view: View = whole_znode,
     max_record: int = MAX_RECORD,

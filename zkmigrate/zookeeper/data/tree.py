@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from zkmigrate.zookeeper.data.chroot import SERVERS_OWN, WHOLE_TREE, Chroot
 from zkmigrate.zookeeper.data.effect import (
-    SYSTEM_ROOT,
     Owned,
-    is_part,
     is_session,
-    is_under,
     operations,
     owner_of,
     parent_of,
@@ -97,13 +95,13 @@ class Difference:
 
 @dataclass(slots=True)
 class Tree:
-    """The znodes at and under `chroot`, and every open session, at `zxid`.
+    """The znodes of a chroot, and every open session, at `zxid`.
 
     sessions: id → timeout in ms. snapshot: the file from which the tree was read, "" for none. skipped: newer
     snapshots that were unusable, with the reason.
     """
 
-    chroot: str
+    chroot: Chroot
     zxid: int = 0
     nodes: dict[str, Znode] = field(default_factory=dict)
     sessions: dict[int, int] = field(default_factory=dict)
@@ -113,7 +111,7 @@ class Tree:
 
     def holds(self, path: str) -> bool:
         """Return whether the path is part of this tree."""
-        return is_part(path, self.chroot)
+        return self.chroot.holds(path)
 
     def load(self, snapshot: Snapshot, zxid: int) -> None:
         """Read a snapshot to its end, where the snapshot's seals are checked. zxid: the zxid in its name."""
@@ -156,8 +154,8 @@ class Tree:
         if not self.holds(body.path):
             return
         zxid, time_ms = head.zxid, head.time_ms
-        if body.path != self.chroot:
-            parent_path = parent_of(body.path)
+        parent_path = parent_of(body.path)
+        if body.path != self.chroot.path and self.holds(parent_path):
             parent = self.nodes.get(parent_path)
             if parent is None:
                 return  # gone before the dump reached it: its deletion follows
@@ -182,7 +180,7 @@ class Tree:
     def _delete(self, path: str, zxid: int) -> None:
         if not self.holds(path):
             return
-        parent = self.nodes.get(parent_of(path)) if path != self.chroot else None
+        parent = self.nodes.get(parent_of(path)) if path != self.chroot.path else None
         if parent is not None and zxid > parent.pzxid:
             self.nodes[parent_of(path)] = replace(parent, pzxid=zxid)
         if self.nodes.pop(path, None) is not None:
@@ -217,7 +215,7 @@ def load_tree(
     data: Directory,
     log: Directory | None = None,
     *,
-    chroot: str = "/",
+    chroot: Chroot = WHOLE_TREE,
     upto: int | None = None,
     max_record: int = MAX_RECORD,
     tell: Progress | None = None,
@@ -292,7 +290,7 @@ def from_log(
 
     skipped: the reasons why snapshots were not usable, for the error. Raises the errors of `load_tree`.
     """
-    for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota"):  # a server creates these when it starts empty
+    for path in SERVERS_OWN:
         if tree.holds(path):
             tree.nodes[path] = Znode(*_digest(b""), None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     replay(tree, logs, 0, upto, max_record, tell)
@@ -347,15 +345,12 @@ def replay(
     return False
 
 
-def max_zxid(tree: Tree, chroot: str = "/") -> int:
-    """Return the largest czxid, mzxid or pzxid at and under `chroot`, 0 for none.
+def max_zxid(tree: Tree) -> int:
+    """Return the largest czxid, mzxid or pzxid of a tree's znodes, 0 for none.
 
-    setACL and the deletion of the root itself leave no zxid.
+    setACL and the deletion of a znode whose parent is not part of the tree leave no zxid.
     """
-    return max(
-        (max(n.czxid, n.mzxid, n.pzxid) for path, n in tree.nodes.items() if is_under(path, chroot)),
-        default=0,
-    )
+    return max((max(n.czxid, n.mzxid, n.pzxid) for n in tree.nodes.values()), default=0)
 
 
 _COMPARED = tuple(f.name for f in fields(Znode))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from zkmigrate.errors import UsageError
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.proofs import (
@@ -50,7 +51,7 @@ class ProofRequest:
     show. out: a file for all differences, as JSON lines.
     """
 
-    chroot: str
+    chroot: Chroot
     proofs: tuple[str, ...]
     zxid: int | None = None
     after_cut: bool = False
@@ -171,11 +172,11 @@ class _SourceSubtrees:
         return znodes(source.data, source.logs, outcome, max_record=max_record, tell=self._tell)
 
 
-def no_subtree(server: str, chroot: str, zxid: int) -> UsageError:
+def no_subtree(server: str, chroot: Chroot, zxid: int) -> UsageError:
     """Return the error for a chroot without a znode."""
     return UsageError(
-        f"{server} holds no znode {chroot} at {format_zxid(zxid)}. Needed: --chroot as at the end of the "
-        "brokers' zookeeper.connect"
+        f"{server} holds no znode {chroot.listed} at {format_zxid(zxid)}. Needed: --chroot as at the "
+        "end of the brokers' zookeeper.connect"
     )
 
 
@@ -253,7 +254,7 @@ def body(outcome: ProofResult) -> dict[str, Any]:
     held = outcome.held()
     whole: dict[str, Any] = {
         "held": all_held(held.values()),
-        "chroot": outcome.request.chroot,
+        **outcome.request.chroot.body(),
         "source": outcome.source,
     }
     if "tail" in held and outcome.tail:

@@ -6,7 +6,7 @@ import re
 
 from zkmigrate.errors import UsageError
 from zkmigrate.zookeeper.clients.subtree import Server
-from zkmigrate.zookeeper.disks.chroot import parse_chroot
+from zkmigrate.zookeeper.data.chroot import parse_chroot
 
 CLIENT_PORT = 2181
 """ZooKeeper's default client port."""
@@ -15,9 +15,9 @@ _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]]+))(?::(\d{1,5}))?")
 
 
 def parse_servers(text: str) -> tuple[tuple[Server, ...], str]:
-    """Parse a connect string into its servers and its chroot (``/`` by default). Raises UsageError."""
+    """Return the servers in this order, and the path after them, ``/`` by default. Raises UsageError."""
     hosts, slash, below = text.partition("/")
-    return tuple(_server(part, text) for part in hosts.split(",")), parse_chroot(slash + below or "/")
+    return tuple(_server(part, text) for part in hosts.split(",")), parse_chroot(slash + below or "/").path
 
 
 def _server(part: str, text: str) -> Server:

@@ -11,6 +11,7 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.json_stamp import stamped
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.subtree import Extent, Largest, Walk, extent_of
 from zkmigrate.zookeeper.data.tree import load_tree
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
@@ -38,7 +39,7 @@ class Answer:
 
     source: str
     where: str
-    chroot: str
+    chroot: Chroot
     extent: Extent
     begin: int
     end: int
@@ -69,7 +70,7 @@ class WalkProgress:
 
 
 def from_server(
-    servers: Sequence[Server], chroot: str, window: int, limits: Limits, hint: Callable[[str], None]
+    servers: Sequence[Server], chroot: Chroot, window: int, limits: Limits, hint: Callable[[str], None]
 ) -> Answer:
     """Walk the subtree on one of the servers. hint: receives lines of progress.
 
@@ -77,6 +78,8 @@ def from_server(
     """
     found = walk_subtree(servers, chroot, window, limits, WalkProgress(hint).report_walk, hint)
     walk = found.walk
+    if walk.above is None and not walk.extent.znodes and not walk.denied:
+        raise AbsentError(f"none of {chroot.listed} exists on {found.server}")
     if walk.above is not None:
         raise AbsentError(
             f"{chroot} does not exist on {found.server}; {walk.above} does. Needed: the chroot as in the "
@@ -97,7 +100,7 @@ def from_server(
 
 
 def from_disk(
-    disks: Disks, data: Place, log: Place | None, chroot: str, largest: int, hint: Callable[[str], None]
+    disks: Disks, data: Place, log: Place | None, chroot: Chroot, largest: int, hint: Callable[[str], None]
 ) -> Answer:
     """Read the largest zxids of a subtree from the newest snapshot and the log after it.
 
@@ -110,8 +113,8 @@ def from_disk(
         tree = load_tree(
             side.data, side.logs, chroot=chroot, max_record=most, tell=WalkProgress(hint).report_replay
         )
-    if chroot not in tree.nodes:
-        raise AbsentError(f"{chroot} does not exist in {data} at {format_zxid(tree.zxid)}")
+    if not tree.nodes:
+        raise AbsentError(f"{data} has no znode {chroot.listed} at {format_zxid(tree.zxid)}")
     seconds = time.monotonic() - began
     return Answer("disk", str(data), chroot, extent_of(tree), tree.zxid, tree.zxid, seconds)
 
@@ -138,7 +141,7 @@ def body(answer: Answer) -> dict[str, object]:
         "complete": not answer.denied,
         "source": answer.source,
         "where": answer.where,
-        "chroot": answer.chroot,
+        **answer.chroot.body(),
         "znodes": extent.znodes,
         **{name: {"zxid": _zxid(one), "path": one.path} for name, one in extent.by_name().items()},
         "begin": format_zxid(answer.begin),
@@ -159,7 +162,7 @@ def text(answer: Answer) -> str:
     requests = f", {answer.requests} requests" if answer.requests else ""
     at_least = "at least " if answer.denied else ""
     lines = [
-        f"{at_least}{_zxid(extent.largest) or 'none'} {extent.largest.path or answer.chroot} "
+        f"{at_least}{_zxid(extent.largest) or 'none'} {extent.largest.path or answer.chroot.path} "
         f"({extent.znodes} znodes at and under {answer.chroot} on {answer.where}{requests}, "
         f"{answer.seconds:.2f} s)"
     ]

@@ -12,6 +12,7 @@ from zkmigrate.json_stamp import stamped
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons
 from zkmigrate.zookeeper.data.log_writers import Writer, WriterList, writers
 from zkmigrate.zookeeper.data.session import format_session, unsigned
@@ -32,7 +33,7 @@ def print_writers(
     say: Callable[[str], None],
     hint: Callable[[str], None],
     *,
-    chroot: str,
+    chroot: Chroot,
     hours: float | None,
     largest: int,
     as_json: bool,
@@ -83,7 +84,7 @@ def body(result: WriterList, at: Mapping[int, str]) -> dict[str, Any]:
     Times are milliseconds since 1970; None means unknown.
     """
     return {
-        "chroot": result.chroot,
+        **result.chroot.body(),
         "since_ms": result.since_ms or None,
         "until_ms": result.until_ms or None,
         "records": result.records,

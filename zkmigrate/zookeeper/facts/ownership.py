@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator
 
 from zkmigrate.runbook.model.step_record import Hex
-from zkmigrate.zookeeper.data.effect import Owned, changes, is_under, touches
+from zkmigrate.zookeeper.data.chroot import Chroot
+from zkmigrate.zookeeper.data.effect import Owned, changes, touches
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn, CreateSessionTxn, CreateTxn, DeleteTxn
 from zkmigrate.zookeeper.data.txnlog import Record
 
@@ -31,7 +35,7 @@ class Ownership:
     ephemerals: by path. timeouts: the timeout in milliseconds of every open session.
     """
 
-    chroot: str
+    chroot: Annotated[Chroot, PlainValidator(Chroot.from_text), PlainSerializer(lambda chroot: chroot.text)]
     upto: Hex
     newest: Hex
     ephemerals: Mapping[str, Ephemeral] = field(default_factory=dict)
@@ -85,7 +89,7 @@ def apply_records(state: Ownership, records: Iterable[Record], upto: int | None 
                     timeouts[record.session] = body.timeout_ms
                 case CloseSessionTxn():
                     timeouts.pop(record.session, None)
-                case CreateTxn() if body.ephemeral and is_under(body.path, state.chroot):
+                case CreateTxn() if body.ephemeral and state.chroot.holds(body.path):
                     ephemerals[body.path] = Ephemeral(record.session, record.zxid)
                 case DeleteTxn():
                     ephemerals.pop(body.path, None)

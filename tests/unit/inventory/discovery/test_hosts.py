@@ -83,7 +83,7 @@ def test_dump_and_cons_tell_every_cluster_with_its_brokers() -> None:
         None, {signed: ("/a/b/brokers/ids/3",), 2: ("/brokers/ids/1", "/x"), 7: ("/a/b/brokers/ids/x",)}
     )
     cons = (Connection("10.0.0.3", 1, 0, 0, 0, signed & (1 << 64) - 1), Connection("10.0.0.9", 2, 0, 0, 0))
-    assert clusters([dump], cons) == {"": (Registered(1, ""),), "/a/b": (Registered(3, "10.0.0.3"),)}
+    assert clusters([dump], cons) == {"/": (Registered(1, ""),), "/a/b": (Registered(3, "10.0.0.3"),)}
 
 
 @pytest.mark.parametrize("text", ["source", "source=", "sauce=a", "source=a,source=b", ",", "dest=a,,"])

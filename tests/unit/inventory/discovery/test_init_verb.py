@@ -242,10 +242,10 @@ def test_several_clusters_on_source_have_to_be_told_apart(site: Site) -> None:
     assert made(site, chroot="/east")[0] == 0
 
 
-def test_a_cluster_without_a_chroot_is_refused(site: Site) -> None:
+def test_a_cluster_at_the_root_gets_the_chroot_slash(site: Site) -> None:
     site.words["dump"] = init_site.dump({SESSION: ["/brokers/ids/7"]})
-    with pytest.raises(UsageError, match="has no chroot"):
-        made(site)
+    made(site)
+    assert written(site)[1].kafka.chroot == "/"
 
 
 def test_a_host_that_is_not_let_in_is_said_beside_it(site: Site, tmp_path: Path) -> None:

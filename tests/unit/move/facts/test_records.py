@@ -26,6 +26,7 @@ from zkmigrate.move.rules.lease import lease_in_force
 from zkmigrate.move.rules.window_rules import deadline_s
 from zkmigrate.runbook.model.step import Context, Way
 from zkmigrate.runbook.model.step_record import Recorded, known, needed, recorded
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
@@ -33,7 +34,9 @@ DRAINED = Drained(0x5_00000003, "source2", {"dest1": 0x5_00000003, "dest2": 0xF0
 STOPPED = Stopped({"dest1": 0x5_00000004}, {"dest1": "ab12"}, {"dest1": "b-1"})
 SESSION = 0xF1000000_00000001 - (1 << 64)
 """Its high bit is set: a server whose id is above 127 makes such ones."""
-STATE = Ownership("/kafka", 0x5_00000004, 0x5_00000002, {"/kafka/a": Ephemeral(SESSION, 9)}, {SESSION: 18000})
+STATE = Ownership(
+    Chroot("/kafka"), 0x5_00000004, 0x5_00000002, {"/kafka/a": Ephemeral(SESSION, 9)}, {SESSION: 18000}
+)
 PLACE = Cursor("log.500000001", 120, 0x5_00000001)
 
 STATE_TEXT = (

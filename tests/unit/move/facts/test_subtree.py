@@ -8,6 +8,7 @@ from tests.world.operator import inventory
 from zkmigrate.move.facts.subtree import source_ownership
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import DirEntry
+from zkmigrate.zookeeper.data.chroot import Chroot
 
 FOLDER = "/data/version-2"
 SOURCE = inventory().source.model_copy(update={"data_dir": "/data"})
@@ -38,7 +39,9 @@ def look(step_s: float) -> Slow:
 
 def told_by(look: Slow) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
-    read = source_ownership(look, "source1", SOURCE, "/kafka", teller=lambda *words: told.append(words))
+    read = source_ownership(
+        look, "source1", SOURCE, Chroot("/kafka"), teller=lambda *words: told.append(words)
+    )
     assert isinstance(read, Seen)
     assert read.value[0].upto == TRANSACTIONS
     return told

@@ -190,7 +190,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         (
             "kafka.config", "preflight", "broker1",
             file("broker1", PROPERTIES, server_properties(1).replace("2181/kafka", f"2181{root}").encode()),
-            "no chroot: Kafka is at the root of ZooKeeper", no_file("broker1", PROPERTIES),
+            "chroot /, in the inventory /kafka", no_file("broker1", PROPERTIES),
         )
         for root in ("", "/")
     ),
@@ -331,6 +331,36 @@ def runs(key: str, command: str) -> str:
 
 
 STARTED = "/usr/bin/java kafka.Kafka /etc/kafka/server.properties"
+
+
+@pytest.mark.parametrize(
+    ("children", "own", "targets"),
+    [
+        (("zookeeper", "brokers", "admin"), (), [("", Held.YES)]),
+        (("zookeeper", "brokers", "hbase", "tenant"), (), [("/hbase", Held.NO), ("/tenant", Held.NO)]),
+        (("brokers", "schema", "tenant"), ("schema",), [("/tenant", Held.NO)]),
+        (None, (), [("", Held.UNKNOWN)]),
+    ],
+)
+def test_at_the_chroot_slash_each_znode_of_others_is_named(
+    children: tuple[str, ...] | None, own: tuple[str, ...], targets: list[tuple[str, Held]]
+) -> None:
+    """Each is a finding of its own, so that a person accepts each by name; kafka.tools says none of it."""
+    plain, world = inventory(), healthy()
+    (no_znode("/") if children is None else znode("/", *children))(world)
+    kafka = plain.kafka.model_copy(update={"chroot": "/", "znodes": own})
+    asked = Context("r1", plain.model_copy(update={"kafka": kafka}))
+    found = [f for f in run_preflight(asked, world, "roll") if f.id == "kafka.foreign-znodes"]
+    assert [(f.target, f.held) for f in found] == targets
+    assert all(f.severity is Severity.BLOCK for f in found)
+    assert not [f for f in run_preflight(asked, world, "roll") if f.id == "kafka.tools" and "hbase" in f.seen]
+
+
+def test_with_a_chroot_of_its_own_kafka_does_not_share_the_top_level() -> None:
+    world = healthy()
+    znode("/", "kafka", "hbase")(world)
+    asked = Context("r1", inventory())
+    assert [f for f in run_preflight(asked, world, "roll") if f.id == "kafka.foreign-znodes"] == []
 
 
 def shown(command: str = STARTED, *more: str) -> str:

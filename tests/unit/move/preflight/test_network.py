@@ -322,7 +322,7 @@ def test_surroundings_that_are_none_are_refused(text: str) -> None:
 
 ELSEWHERE = {
     "operator.address", "host.login", "host.unit", "host.names", "run.hour", "run.forward",
-    "kafka.canary-topic", "kafka.retired", "kafka.stop-timeout", "dest.cut-ports",
+    "kafka.canary-topic", "kafka.foreign-znodes", "kafka.retired", "kafka.stop-timeout", "dest.cut-ports",
 }  # fmt: skip
 """Checks whose cases are tests of their own: above, in test_preflight, its _run, _kafka and _canary, and in
 the model world's test_retire."""

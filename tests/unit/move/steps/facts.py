@@ -13,6 +13,7 @@ from zkmigrate.move.facts.records import Proved, ReadDelta, Surveyed
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Verdict, Way
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.four_letter_words import Srvr, parse_srvr
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import Zxid
@@ -68,7 +69,7 @@ OPEN = replace(STARTED, phase="open", fence_entries=0, fence_permanent=False)
 
 HIGH, HIGH_TEXT = 0xF1000000_00000001 - (1 << 64), "0xf100000000000001"
 """A session of a server whose id is above 127, as a log holds it and as ZooKeeper prints it."""
-NOBODY = Ownership("/kafka", 0, 0)
+NOBODY = Ownership(Chroot("/kafka"), 0, 0)
 SURVEYED = Surveyed("source2", 5, 6, NOBODY, {}, 18_000, ())
 PROVED = Proved(DEST, 0, ReadDelta(0, 0, 0), None, NOBODY)
 

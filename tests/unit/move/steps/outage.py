@@ -15,6 +15,7 @@ from zkmigrate.move.facts.outage import BrokerState, Registered
 from zkmigrate.move.facts.replay import Batch, Condition, ReplayScope
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import DirEntry
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.four_letter_words import Srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
@@ -67,7 +68,7 @@ def ensemble(hosts: tuple[str, ...], *modes: str) -> EnsembleView:
 def looked(*failing: str, unknown: str = "") -> Seen[ReplayScope]:
     """Two batches to replay, and every condition holds but for these."""
     ids = ("cut.same", "source.untouched", "source.at-rest", "dest.at-rest", "replay.possible")
-    found = ReplayScope("/kafka", "dest2", 1 << 32 | 9, 2 << 32 | 8)
+    found = ReplayScope(Chroot("/kafka"), "dest2", 1 << 32 | 9, 2 << 32 | 8)
     found.conditions += [
         Condition(id, id, None if id == unknown else id not in failing, "seen") for id in ids
     ]

@@ -29,6 +29,7 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Done, Ready, Verdict, Waiting, Way
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 from zkmigrate.zookeeper.questions import Znode
@@ -38,7 +39,7 @@ FIRST, SECOND = 0x1000021C3000000, 0x9000021C3000001
 """Two sessions; the second one is negative where a server prints it signed."""
 ONE, TWO = "/kafka/brokers/ids/1", "/kafka/brokers/ids/2"
 BASELINE = Ownership(
-    "/kafka",
+    Chroot("/kafka"),
     Z,
     Z,
     {ONE: Ephemeral(FIRST, Z - 9), TWO: Ephemeral(SECOND, Z - 5)},

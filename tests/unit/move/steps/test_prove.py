@@ -19,6 +19,7 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import DirEntry, Look, RandomReader
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Verdict, Waiting
 from zkmigrate.runbook.model.step_record import recorded
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
@@ -30,7 +31,7 @@ START, Z, DISK = BASE + 1, BASE + 3, BASE + 4
 """SURVEY's place in the log, Z of DRAIN, and the newest transaction on dest's disks."""
 SESSION = 0x77
 PLACE = Cursor(f"log.{START:x}", 16 + len(record(create_payload(START, f"/other/{START}"))), START)
-STATE = Ownership("/kafka", DISK, Z, {"/kafka/ids/1": Ephemeral(SESSION, START)}, {SESSION: 18000})
+STATE = Ownership(Chroot("/kafka"), DISK, Z, {"/kafka/ids/1": Ephemeral(SESSION, START)}, {SESSION: 18000})
 
 
 def run(rehearsal: bool = False, z: int = Z, **tails: int) -> Context:

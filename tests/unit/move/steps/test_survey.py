@@ -18,13 +18,14 @@ from zkmigrate.move.rules.window_rules import FIND_DOOR_S, TO_SEAL
 from zkmigrate.move.steps.survey import LEAST_TO_SEAL_S, SurveyFacts, SurveyStep
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Verdict
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.tree import Difference
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 NOW = 0x100000040
 SESSION = 0x1000021C3000000
-STATE = Ownership("/kafka", NOW, NOW, {"/kafka/ids/1": Ephemeral(SESSION, NOW - 5)}, {SESSION: 18000})
+STATE = Ownership(Chroot("/kafka"), NOW, NOW, {"/kafka/ids/1": Ephemeral(SESSION, NOW - 5)}, {SESSION: 18000})
 PLACE = Cursor("log.100000001", 16, NOW)
 
 

@@ -30,13 +30,14 @@ from zkmigrate.move.facts.subtree import Digests
 from zkmigrate.move.steps.verify import VerifyFacts, VerifyStep
 from zkmigrate.runbook.model.fact import Absent, Seen
 from zkmigrate.runbook.model.step import Done, Verdict, Waiting
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
 from zkmigrate.zookeeper.data.sums import Sums
 
 NOW = 2 << 32
 WHOLE = PartitionState("t", 0, 1, (1, 2, 3), (1, 2, 3))
 VIEW = KafkaView("id", 1, dict.fromkeys((1, 2, 3), ("", 0, "")), (WHOLE,))
-TREE = Sums("/kafka", Z, 2, Z, "/kafka", (1, 2), {}, {}, "", {}, 2)
+TREE = Sums(Chroot("/kafka"), Z, 2, Z, "/kafka", (1, 2), {}, {}, "", {}, 2)
 READ = DeltaResult(Z, None, Z + 9, 3, (), (), "", None)
 GOOD = VerifyFacts(
     statuses(OPEN),

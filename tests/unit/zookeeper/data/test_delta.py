@@ -20,6 +20,7 @@ from tests.unit.zkdata_fixtures import (
     recorded,
     text,
 )  # fmt: skip
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta, required_zxid
 
 OWNER, OTHER = 0x77, 0x99
@@ -33,7 +34,7 @@ def judge(payloads: list[bytes], *, after: int, upto: int | None = None, **more:
     first = int.from_bytes(payloads[0][12:20], "big")
     directory = BytesDirectory({f"log.{first:x}": log_from(payloads) + b"\0" * 100})
     owners = more.pop("owners", {})
-    return delta(directory, chroot="/kafka", after=after, upto=upto, owners=owners, **more)  # type: ignore[arg-type]
+    return delta(directory, chroot=Chroot("/kafka"), after=after, upto=upto, owners=owners, **more)  # type: ignore[arg-type]
 
 
 def found(result: DeltaResult) -> list[tuple[int, str, str]]:
@@ -79,7 +80,7 @@ def test_the_deletion_of_the_root_of_the_subtree_or_above_counts() -> None:
         BytesDirectory(
             {"log.5": log_from([delete_payload(5, "/a/b"), delete_payload(6, "/a"), create_payload(7, "/a")])}
         ),
-        chroot="/a/b",
+        chroot=Chroot("/a/b"),
         after=4,
         upto=7,
         owners={},
@@ -187,7 +188,7 @@ def test_a_log_that_does_not_reach_the_leaders_zxid_is_unproved() -> None:
 
 
 def test_dest_not_behind_needs_no_log() -> None:
-    result = delta(BytesDirectory({}), chroot="/kafka", after=9, upto=9, owners={})
+    result = delta(BytesDirectory({}), chroot=Chroot("/kafka"), after=9, upto=9, owners={})
     assert (result.held, result.records) == (True, 0)
 
 
@@ -198,7 +199,7 @@ def test_a_log_is_not_read_past_dest_which_is_not_behind() -> None:
 
 
 def test_a_log_without_a_transaction_ends_where_dest_is() -> None:
-    result = delta(BytesDirectory({}), chroot="/kafka", after=9, upto=None, owners={})
+    result = delta(BytesDirectory({}), chroot=Chroot("/kafka"), after=9, upto=None, owners={})
     assert result == DeltaResult(9, None, 9, 0, (), (), "", result.cursor)
 
 
@@ -218,20 +219,22 @@ def test_epochs() -> None:
 def test_damage_is_unproved_with_its_place() -> None:
     broken = bytearray(build_log(5, 3, "/o"))
     broken[100] ^= 1
-    result = delta(BytesDirectory({"log.5": bytes(broken)}), chroot="/kafka", after=4, upto=7, owners={})
+    result = delta(
+        BytesDirectory({"log.5": bytes(broken)}), chroot=Chroot("/kafka"), after=4, upto=7, owners={}
+    )
     assert result.held is None
     assert "log.5 at offset" in result.unproved
 
 
 def test_a_cursor_reads_only_the_rest() -> None:
     files = {"log.5": build_log(5, 3, "/o") + b"\0" * 90}
-    first = delta(BytesDirectory(files), chroot="/kafka", after=4, upto=7, owners={})
+    first = delta(BytesDirectory(files), chroot=Chroot("/kafka"), after=4, upto=7, owners={})
     assert first.held is True
     files["log.5"] = build_log(5, 4, "/o")
     files["log.9"] = log_from([create_payload(9, "/kafka/late"), close_payload(10, OWNER)])
     rest = delta(
         BytesDirectory(files),
-        chroot="/kafka",
+        chroot=Chroot("/kafka"),
         after=4,
         upto=10,
         owners={OWNER: ["/kafka/e"]},
@@ -240,14 +243,16 @@ def test_a_cursor_reads_only_the_rest() -> None:
     assert rest.records == 3
     assert found(rest) == [(9, "create", "/kafka/late"), (10, "closeSession", "/kafka/e")]
     assert rest.unproved == ""
-    again = delta(BytesDirectory(files), chroot="/kafka", after=4, upto=10, owners={}, cursor=rest.cursor)
+    again = delta(
+        BytesDirectory(files), chroot=Chroot("/kafka"), after=4, upto=10, owners={}, cursor=rest.cursor
+    )
     assert (again.records, again.held) == (0, True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_logs_show_what_was_done_to_the_chroot(version: str) -> None:
     directory = recorded(version, "standalone")
-    everything = delta(directory, chroot="/kafka", after=0, upto=None, owners={})
+    everything = delta(directory, chroot=Chroot("/kafka"), after=0, upto=None, owners={})
     assert everything.unproved == ""
     kinds = {finding.type for finding in everything.missing}
     assert {"create", "delete", "setData", "setACL", "createSession", "closeSession"} <= kinds
@@ -258,7 +263,7 @@ def test_recorded_logs_show_what_was_done_to_the_chroot(version: str) -> None:
     closed = {f.path: f.expiry for f in everything.missing if f.type == "closeSession"}
     assert closed["/kafka/brokers/ids/closed"] is False
     assert closed["/kafka/brokers/ids/expired"] is True
-    nobody = delta(directory, chroot="/nobody", after=0, upto=everything.last, owners={})
+    nobody = delta(directory, chroot=Chroot("/nobody"), after=0, upto=everything.last, owners={})
     assert nobody.held is True
 
 
@@ -267,5 +272,10 @@ def test_no_log_has_to_reach_an_epoch_in_which_nothing_was_proposed() -> None:
     begun, holds = 2 << 32, 1 << 32 | 9
     assert (required_zxid(begun), required_zxid(begun + 1)) == (None, begun + 1)
     empty = BytesDirectory({})
-    assert delta(empty, chroot="/kafka", after=holds, upto=required_zxid(begun), owners={}).held is True
-    assert delta(empty, chroot="/kafka", after=holds, upto=required_zxid(begun + 1), owners={}).held is None
+    assert (
+        delta(empty, chroot=Chroot("/kafka"), after=holds, upto=required_zxid(begun), owners={}).held is True
+    )
+    assert (
+        delta(empty, chroot=Chroot("/kafka"), after=holds, upto=required_zxid(begun + 1), owners={}).held
+        is None
+    )

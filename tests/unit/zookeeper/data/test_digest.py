@@ -32,6 +32,7 @@ from tests.unit.zookeeper.data.whole_tree import (
     tree_digest,
     znode_digest,
 )
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.snapname import snapshot_files, snapshot_zxid
 from zkmigrate.zookeeper.data.snapshot import read_snapshot
@@ -49,7 +50,7 @@ DIGESTED = [
 
 def begun_from(files: dict[str, bytes], name: str) -> Tree:
     """A whole tree as one snapshot holds it."""
-    tree = WholeTree("/")
+    tree = WholeTree(Chroot("/"))
     tree.load(read_snapshot(BytesReader(files[name]), name), snapshot_zxid(name) or 0)
     return tree
 

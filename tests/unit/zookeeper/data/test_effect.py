@@ -15,13 +15,13 @@ from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, log_from, paylo
 from zkmigrate.spark.sources.columns import table
 from zkmigrate.spark.sources.operations import Stretch
 from zkmigrate.spark.sources.stretches import record_starts
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.contents import contents
 from zkmigrate.zookeeper.data.delta import delta
 from zkmigrate.zookeeper.data.effect import (
     CONTAINER_OWNER,
     TTL_OWNER,
     Owned,
-    is_part,
     is_session,
     operations,
     owner_of,
@@ -103,7 +103,7 @@ class Server:
         return {
             session: tuple(sorted(paths))
             for session in SESSIONS_SEEN
-            if (paths := [p for p, owner in self.there.items() if owner == session and is_part(p, ROOT)])
+            if (paths := [p for p, owner in self.there.items() if owner == session and Chroot(ROOT).holds(p)])
         }
 
 
@@ -159,18 +159,18 @@ def _request(server: Server, kind: str, session: int, parts: list[tuple[str, int
 def test_every_reader_comes_to_what_a_plain_server_comes_to(asked: Asked) -> None:
     server = served(asked)
     logs = BytesDirectory({"log.1": log_from(server.log)})
-    inside = {path: owner for path, owner in server.there.items() if is_part(path, ROOT)}
-    tree = load_tree(logs, chroot=ROOT)
+    inside = {path: owner for path, owner in server.there.items() if Chroot(ROOT).holds(path)}
+    tree = load_tree(logs, chroot=Chroot(ROOT))
     assert {path: node.ephemeral_owner for path, node in tree.nodes.items()} == inside
-    assert tree.owners == read_sums(logs, chroot=ROOT).owners == server.owners
-    owned = Owned(ROOT)
+    assert tree.owners == read_sums(logs, chroot=Chroot(ROOT)).owners == server.owners
+    owned = Owned(Chroot(ROOT))
     for made in server.log:
         owned.take(decode_txn(made))
     assert owned.owners == server.owners
-    state = apply_records(Ownership(ROOT, 0, 0), walk(logs))
+    state = apply_records(Ownership(Chroot(ROOT), 0, 0), walk(logs))
     assert state.owners == server.owners
     assert state.newest == max(server.touched)
-    missing = delta(logs, chroot=ROOT, after=0, upto=None, owners={}).missing
+    missing = delta(logs, chroot=Chroot(ROOT), after=0, upto=None, owners={}).missing
     assert {found.zxid for found in missing if found.type != "createSession"} == server.touched
     held: dict[str, bool] = {}
     for content in contents(logs, logs, root=ROOT, upto=len(server.log)):
@@ -205,7 +205,7 @@ def test_the_columns_say_of_the_same_log_what_operations_say(asked: Asked) -> No
 
 def test_an_ephemeral_has_the_session_that_made_it_last() -> None:
     """As over a fuzzy snapshot: the znode is there already, of a session that made it later."""
-    owned = Owned.from_owners({0x22: ["/e"]}, "/")
+    owned = Owned.from_owners({0x22: ["/e"]}, Chroot("/"))
     owned.take(decode_txn(create_payload(1, "/e", ephemeral=True, session=0x11)))
     assert owned.owners == {0x11: ("/e",)}
     owned.drop("/e")
@@ -213,7 +213,7 @@ def test_an_ephemeral_has_the_session_that_made_it_last() -> None:
 
 
 def test_an_ephemeral_of_others_is_not_kept() -> None:
-    owned = Owned("/k")
+    owned = Owned(Chroot("/k"))
     owned.take(decode_txn(create_payload(1, "/kk", ephemeral=True)))
     assert owned.owners == {}
 
@@ -238,11 +238,15 @@ def test_a_ttl_is_marked_by_its_high_byte() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "root", "part"),
+    ("path", "chroot", "part"),
     [
-        ("/zookeeper/quota", "/", False), ("/zookeeper", "/zookeeper", True), ("/zookeeperx", "/", True),
-        ("/kk", "/k", False), ("/k/a", "/k", True),
+        ("/zookeeper/quota", Chroot("/"), False), ("/zookeeper", Chroot("/zookeeper"), True),
+        ("/zookeeperx", Chroot("/"), True), ("/", Chroot("/"), True), ("/kk", Chroot("/k"), False),
+        ("/k/a", Chroot("/k"), True), ("/k", Chroot("/k"), True), ("/a", Chroot("/", ("a", "b")), True),
+        ("/b/c/d", Chroot("/", ("a", "b")), True), ("/c", Chroot("/", ("a", "b")), False),
+        ("/aa", Chroot("/", ("a", "b")), False), ("/", Chroot("/", ("a", "b")), False),
+        ("/zookeeper", Chroot("/", ("a", "b")), False),
     ],
 )  # fmt: skip
-def test_what_is_each_servers_own_is_part_of_no_subtree_above_it(path: str, root: str, part: bool) -> None:
-    assert is_part(path, root) is part
+def test_which_znodes_are_part_of_a_chroot(path: str, chroot: Chroot, part: bool) -> None:
+    assert chroot.holds(path) is part

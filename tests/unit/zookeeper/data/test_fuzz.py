@@ -31,6 +31,7 @@ from tests.unit.zkdata_fixtures import (
     record,
     recorded_files,
 )
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.delta import delta
 from zkmigrate.zookeeper.data.errors import CorruptError, MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
@@ -247,18 +248,18 @@ def test_mutated_directories_give_a_tree_and_a_delta_or_a_reason(version: str, k
     rng = random.Random(f"directory {version} {kind}")
     names = sorted(name for name in files if not name.endswith("Epoch"))
     chroot = "/kafka" if kind == "standalone" else "/"
-    true = load_tree(BytesDirectory(files), chroot=chroot)
+    true = load_tree(BytesDirectory(files), chroot=Chroot(chroot))
     for _ in range(DIRECTORIES):
         name = rng.choice(names)
         directory = BytesDirectory({**files, name: mutate(files[name].rstrip(b"\0") or b"\0", rng)})
         with only_typed_errors():
-            tree = load_tree(directory, chroot=chroot)
+            tree = load_tree(directory, chroot=Chroot(chroot))
             assert tree.zxid <= true.zxid
             if tree.zxid == true.zxid:
                 assert {p: n for p, n in tree.nodes.items() if p != "/"} == {
                     p: n for p, n in true.nodes.items() if p != "/"
                 }
-        result = delta(directory, chroot="/nobody", after=10, upto=true.zxid, owners={})
+        result = delta(directory, chroot=Chroot("/nobody"), after=10, upto=true.zxid, owners={})
         assert result.held is not False
         if result.held:
             assert result.last == true.zxid

@@ -8,6 +8,7 @@ import pytest
 
 from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import close_payload, create_payload, log_from, snapshot_of
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.histories import Histories
 from zkmigrate.zookeeper.data.proofs import (
     Reach,
@@ -22,7 +23,9 @@ from zkmigrate.zookeeper.data.sums import Sums
 
 OLD, NEW = 1 << 32, 2 << 32
 OWNER, OTHER = 0x11, 0x22
-AT = Sums("/kafka", OLD + 4, 2, OLD + 3, "/kafka/e", (), {OWNER: ("/kafka/e",)}, {OWNER: 18000}, "", {}, 2)
+AT = Sums(
+    Chroot("/kafka"), OLD + 4, 2, OLD + 3, "/kafka/e", (), {OWNER: ("/kafka/e",)}, {OWNER: 18000}, "", {}, 2
+)
 
 
 def side(name: str, log: Sequence[bytes] = (), **snapshots: bytes) -> Side:

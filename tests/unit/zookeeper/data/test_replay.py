@@ -20,6 +20,7 @@ from tests.unit.zkdata_fixtures import (
     set_payload,
     text,
 )  # fmt: skip
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import CorruptError
 from zkmigrate.zookeeper.data.replay import (
     Again,
@@ -53,7 +54,7 @@ def replay(
 ) -> Replay:
     """Of a dest that shared one transaction with source before it went on by itself."""
     log = BytesDirectory({f"log.{CUT:x}": log_from([create_payload(CUT, "/kafka"), *own]) + bytes(64)})
-    return Replay(log, chroot=chroot, after=CUT, at_cut=at_cut or {}, owners=owners or {})
+    return Replay(log, chroot=Chroot(chroot), after=CUT, at_cut=at_cut or {}, owners=owners or {})
 
 
 def requests(found: Replay) -> list[object]:
@@ -189,7 +190,7 @@ def test_what_a_tree_needs_is_named_and_no_more() -> None:
         delete_payload(OWN + 3, "/other"),
     ]
     log = BytesDirectory({f"log.{CUT:x}": log_from([create_payload(CUT, "/kafka/shared"), *own])})
-    assert needed_paths(log, chroot="/kafka", after=CUT) == {"/kafka/a/b", "/kafka/c"}
+    assert needed_paths(log, chroot=Chroot("/kafka"), after=CUT) == {"/kafka/a/b", "/kafka/c"}
 
 
 def test_requests_are_counted_by_kind() -> None:
@@ -210,7 +211,7 @@ def test_requests_are_counted_by_kind() -> None:
 
 def test_the_counter_of_a_parent_counts_creates_and_no_deletes() -> None:
     """What `Count` rests on, by the rules of `tree`, which real servers hold to account."""
-    tree = Tree("/kafka")
+    tree = Tree(Chroot("/kafka"))
     for at in (
         create_payload(1, "/kafka"),
         create_payload(2, "/kafka/e", ephemeral=True, cversion=-1),

@@ -20,6 +20,7 @@ from tests.unit.tree_server import (
     header,
 )
 from tests.unit.zkdata_fixtures import VERSIONS, recorded
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import MalformedError
 from zkmigrate.zookeeper.data.messages import Frames
 from zkmigrate.zookeeper.data.subtree import Extent, RefusedError, Walk, extent_of
@@ -56,7 +57,7 @@ def summary(extent: Extent) -> tuple[object, ...]:
 
 
 def test_a_walk_asks_each_znode_once_and_keeps_the_largest_with_its_path() -> None:
-    walk, server = Walk("/kafka", 3), TreeServer(TREE)
+    walk, server = Walk(Chroot("/kafka"), 3), TreeServer(TREE)
     played(walk, server)
     assert server.requests[:2] == [(SYNC, "/kafka"), (GET_CHILDREN2, "/kafka")]
     assert sorted(path for kind, path in server.requests if kind == GET_CHILDREN2) == [
@@ -69,28 +70,28 @@ def test_a_walk_asks_each_znode_once_and_keeps_the_largest_with_its_path() -> No
 
 
 def test_everything_is_without_what_each_server_keeps_for_itself() -> None:
-    walk = Walk("/", 3)
+    walk = Walk(Chroot("/"), 3)
     played(walk, TreeServer(TREE))
     assert (walk.extent.znodes, walk.extent.largest.zxid) == (6, 99)
-    system = Walk("/zookeeper", 3)
+    system = Walk(Chroot("/zookeeper"), 3)
     played(system, TreeServer(TREE))
     assert (system.extent.znodes, system.extent.largest.zxid) == (1, 90)
 
 
 def test_zxids_of_before_and_after_tell_whether_the_tree_stood_still() -> None:
-    walk = Walk("/kafka", 1)
+    walk = Walk(Chroot("/kafka"), 1)
     played(walk, TreeServer(TREE, zxids=(0x50, 0x50, 0x51, 0x52)))
     assert (walk.begin, walk.end) == (0x50, 0x52)
 
 
 def test_a_znode_that_went_meanwhile_is_counted_and_no_error() -> None:
-    walk = Walk("/kafka", 3)
+    walk = Walk(Chroot("/kafka"), 3)
     played(walk, TreeServer(TREE, gone=frozenset({"/kafka/b"})))
     assert (walk.extent.znodes, walk.gone, walk.denied) == (2, 1, [])
 
 
 def test_a_znode_that_may_not_be_read_is_named() -> None:
-    walk = Walk("/kafka", 3)
+    walk = Walk(Chroot("/kafka"), 3)
     played(walk, TreeServer(TREE, denied=frozenset({"/kafka/b"})))
     assert (walk.extent.znodes, walk.denied) == (2, ["/kafka/b"])
 
@@ -100,14 +101,14 @@ def test_a_znode_that_may_not_be_read_is_named() -> None:
     [("/kafka/no", "/kafka"), ("/kafka/no/nor/this", "/kafka"), ("/no/nor", "/"), ("/no", "/")],
 )
 def test_of_a_root_that_is_not_there_the_part_that_is_is_found(root: str, above: str) -> None:
-    walk = Walk(root, 3)
+    walk = Walk(Chroot(root), 3)
     played(walk, TreeServer(TREE))
     assert (walk.above, walk.extent.znodes, walk.gone) == (above, 0, 0)
 
 
 def answered(*replies: bytes) -> Walk:
     """A walk whose sync was answered, and then these."""
-    walk = Walk("/kafka", 3)
+    walk = Walk(Chroot("/kafka"), 3)
     walk.requests_to_send()
     walk.take(header(1))
     walk.requests_to_send()
@@ -149,7 +150,7 @@ def test_an_error_of_the_session_ends_the_walk(code: int, name: str) -> None:
 
 
 def test_a_refused_sync_ends_the_walk() -> None:
-    walk = Walk("/kafka", 3)
+    walk = Walk(Chroot("/kafka"), 3)
     walk.requests_to_send()
     with pytest.raises(RefusedError, match="NotReadOnly"):
         walk.take(header(1, -119))
@@ -175,7 +176,7 @@ def test_any_tree_is_walked_whole_with_no_more_under_way_than_allowed(
     for n in range(znodes):
         parent = rng.choice([path for path in tree if path != "/"])
         tree[f"{parent}/{n}"] = (rng.randrange(9), rng.randrange(9), rng.randrange(9))
-    walk = Walk("/r", window)
+    walk = Walk(Chroot("/r"), window)
     assert played(walk, TreeServer(tree), batch) <= window
     expected = Extent()
     for path, zxids in tree.items():
@@ -189,7 +190,7 @@ def test_any_tree_is_walked_whole_with_no_more_under_way_than_allowed(
 def test_the_disk_and_the_walk_agree_on_a_recorded_tree(version: str) -> None:
     tree = load_tree(recorded(version, "standalone"))
     nodes = {path: (node.czxid, node.mzxid, node.pzxid) for path, node in tree.nodes.items()}
-    walk = Walk("/", 10)
+    walk = Walk(Chroot("/"), 10)
     played(walk, TreeServer(nodes))
     assert summary(walk.extent) == summary(extent_of(tree))
     assert walk.extent.largest.zxid == max_zxid(tree)

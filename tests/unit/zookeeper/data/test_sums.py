@@ -24,6 +24,7 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError, ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import Directory
@@ -69,12 +70,12 @@ def test_sums_are_those_of_the_tree_at_every_zxid_it_can_be_read_at(version: str
     compared = 0
     for upto in [None, *at[::7]]:
         try:
-            tree = load_tree(directory, chroot=chroot, upto=upto)
+            tree = load_tree(directory, chroot=Chroot(chroot), upto=upto)
         except ZkDataError as error:
             with pytest.raises(type(error)):
-                read_sums(directory, chroot=chroot, upto=upto)
+                read_sums(directory, chroot=Chroot(chroot), upto=upto)
             continue
-        found = read_sums(directory, chroot=chroot, upto=upto)
+        found = read_sums(directory, chroot=Chroot(chroot), upto=upto)
         assert_as_tree(found, tree)
         assert dict(znodes(directory, None, found)) == tree.nodes
         compared += 1
@@ -91,7 +92,9 @@ def test_an_observer_that_was_sent_a_snapshot_has_the_sums_of_its_tree(version: 
 def test_only_what_the_log_touches_is_held() -> None:
     tree = {"/kafka": b"", **{f"/kafka/n{n}": b"x" for n in range(300)}}
     log = log_from([set_payload(9, "/kafka/n7", b"new"), delete_payload(10, "/kafka/n8")])
-    found = read_sums(BytesDirectory({"snapshot.8": snapshot_of(tree), "log.9": log}), chroot="/kafka")
+    found = read_sums(
+        BytesDirectory({"snapshot.8": snapshot_of(tree), "log.9": log}), chroot=Chroot("/kafka")
+    )
     assert (found.znodes, found.zxid) == (300, 10)
     # n7; and the parent of both, whose pzxid the deletion raises. n8 is gone.
     assert found.held == 2
@@ -130,7 +133,7 @@ def test_sums_that_differ_tell_the_bucket() -> None:
 def test_a_damaged_snapshot_is_passed_over_and_named() -> None:
     good = snapshot_of({"/kafka": b""})
     files = {"snapshot.9": good[:-5] + b"xxxxx", "snapshot.8": good, "log.9": build_log(9, 3)}
-    found = read_sums(BytesDirectory(files), chroot="/kafka")
+    found = read_sums(BytesDirectory(files), chroot=Chroot("/kafka"))
     assert (found.snapshot, found.zxid, found.znodes) == ("snapshot.8", 11, 4)
     assert list(found.skipped) == ["snapshot.9"]
 
@@ -138,8 +141,8 @@ def test_a_damaged_snapshot_is_passed_over_and_named() -> None:
 def test_a_hole_in_the_log_is_an_error_and_a_log_from_the_start_needs_no_snapshot() -> None:
     first = create_payload(1, "/kafka")
     log = log_from([first, create_payload(2, "/kafka/a")])
-    found = read_sums(BytesDirectory({"log.1": log}), chroot="/kafka")
-    assert_as_tree(found, load_tree(BytesDirectory({"log.1": log}), chroot="/kafka"))
+    found = read_sums(BytesDirectory({"log.1": log}), chroot=Chroot("/kafka"))
+    assert_as_tree(found, load_tree(BytesDirectory({"log.1": log}), chroot=Chroot("/kafka")))
     assert dict(znodes(BytesDirectory({"log.1": log}), None, found)).keys() == {"/kafka", "/kafka/a"}
     broken = log_from([first, create_payload(3, "/kafka/a")])
     with pytest.raises(CorruptError, match="0x3 follows 0x1"):
@@ -175,7 +178,7 @@ def test_a_closing_that_names_no_path_marks_the_parent_of_what_it_deletes() -> N
     snapshot = body + struct.pack(">q", zlib.adler32(body)) + text("/")
     log = log_from([payload(2, -11, b"", session=0x77, cxid=0)])
     directory = BytesDirectory({"snapshot.1": snapshot, "log.2": log})
-    found = read_sums(directory, chroot="/kafka")
+    found = read_sums(directory, chroot=Chroot("/kafka"))
     assert (found.largest, found.largest_path) == (2, "/kafka")
-    assert_as_tree(found, load_tree(directory, chroot="/kafka"))
-    assert dict(znodes(directory, None, found)) == load_tree(directory, chroot="/kafka").nodes
+    assert_as_tree(found, load_tree(directory, chroot=Chroot("/kafka")))
+    assert dict(znodes(directory, None, found)) == load_tree(directory, chroot=Chroot("/kafka")).nodes

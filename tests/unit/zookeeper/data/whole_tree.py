@@ -25,7 +25,8 @@ import struct
 import zlib
 from collections.abc import Mapping
 
-from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT, operations
+from zkmigrate.zookeeper.data.chroot import SYSTEM_ROOT, Chroot
+from zkmigrate.zookeeper.data.effect import operations
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.snapname import SnapshotFile, snapshot_files
@@ -48,13 +49,13 @@ def load_whole(directory: Directory, upto: int | None = None) -> Tree:
     """As `load_tree` of "/", whole."""
 
     def attempt(file: SnapshotFile) -> tuple[Tree, bool]:
-        tree = WholeTree("/")
+        tree = WholeTree(Chroot("/"))
         tree.load(read_snapshot(directory.open(file.name), file.name), file.zxid)
         replay(tree, directory, file.zxid, upto, MAX_RECORD, None)
         return tree, False
 
     found, skipped = from_best_snapshot(directory, upto, attempt)
-    return found or from_log(directory, WholeTree("/"), upto, skipped)
+    return found or from_log(directory, WholeTree(Chroot("/")), upto, skipped)
 
 
 def data_of(directory: Directory) -> dict[bytes, bytes]:

@@ -26,6 +26,7 @@ from tests.unit.zookeeper.disks.test_prove import BROKER, NEW, OLD, OTHER, STRAY
 from zkmigrate.cli.main import cli
 from zkmigrate.move.facts.replay import ReplayDisks, ReplayScope
 from zkmigrate.move.facts.replay_disks import Reader
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.disks.location import Disks, Place, open_side
@@ -214,7 +215,8 @@ def test_a_directory_that_is_named_twice_is_refused(source: Path, tmp_path: Path
 def looking(source: Path, dest: Path) -> ReplayDisks:
     disks = Disks(None)
     return ReplayDisks(
-        lambda: [open_side(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
+        lambda: [open_side(disks, Place("", str(folder)), None) for folder in (source, dest)],
+        Chroot("/kafka"),
     )
 
 
@@ -254,7 +256,7 @@ def test_a_batch_is_read_alone_and_has_the_fingerprint_of_all_before_it(source: 
         (NEW + 100, 100), (NEW + 200, 100), (NEW + 250, 50),
     ]  # fmt: skip
     side = disks.dests[0]
-    reader = Reader("/kafka", lambda _host: (side.data, side.logs))
+    reader = Reader(Chroot("/kafka"), lambda _host: (side.data, side.logs))
     for batch, done in zip(found.batches, (found.cut, NEW + 100, NEW + 200), strict=True):
         read = reader.read("dest", found.cut, done, batch.upto)
         assert [again.zxid for again, _ in read] == list(range(max(done, NEW) + 1, batch.upto + 1))
@@ -269,7 +271,7 @@ def test_a_replay_that_has_begun_is_gone_on_with_only_where_dest_did_the_same(
     dest = disk(tmp_path / "dest", [*history(), *many(7)])
     side = looking(source, dest).dests[0]
     cut = looking(source, dest).examine().cut
-    reader = Reader("/kafka", lambda _host: (side.data, side.logs))
+    reader = Reader(Chroot("/kafka"), lambda _host: (side.data, side.logs))
     begun = Mark(cut, reader.begin("dest", cut), "Ada")
     done = reader.read("dest", cut, cut, NEW + 3)[-1]
     ids = {

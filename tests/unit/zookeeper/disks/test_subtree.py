@@ -20,6 +20,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.subtree import Walk
 from zkmigrate.zookeeper.data.tree import load_tree, max_zxid
@@ -212,7 +213,7 @@ def test_a_directory_is_read_alike_from_here_and_from_a_host(
     tmp_path: Path, sshd: Sshd, version: str, chroot: str
 ) -> None:
     folder = placed(tmp_path, version, "standalone")
-    tree = load_tree(FileDirectory(folder / "version-2"), chroot=chroot)
+    tree = load_tree(FileDirectory(folder / "version-2"), chroot=Chroot(chroot))
     here = run("--dir", str(folder), "--chroot", chroot, "--json")
     there = run("--dir", f"127.0.0.1:{folder}", "--chroot", chroot, "--json", *sshd.options)
     assert (here.exit_code, there.exit_code) == (0, 0), here.output + there.output
@@ -242,7 +243,7 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
     folder = placed(tmp_path, VERSIONS[-1], "standalone")
     absent = run("--dir", str(folder), "--chroot", "/nowhere")
     assert absent.exit_code == 8
-    assert f"/nowhere does not exist in {folder} at 0x" in absent.stderr
+    assert f"{folder} has no znode /nowhere at 0x" in absent.stderr
     assert run("--dir", str(tmp_path / "none")).exit_code == 8
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "log.1").write_bytes(b"PK\x03\x04" + bytes(100))
@@ -296,7 +297,7 @@ def paced(ticks: list[float]) -> tuple[list[str], WalkProgress]:
 
 
 def test_a_long_walk_tells_how_many_how_fast_and_what_is_left() -> None:
-    walk = Walk("/kafka", 3)
+    walk = Walk(Chroot("/kafka"), 3)
     for n in range(800):
         walk.extent.take(f"/kafka/{n}", 1, 1, 1)
     said, pace = paced([100.0, 102.0, 108.0, 108.0, 109.0])
@@ -318,7 +319,9 @@ def test_a_long_replay_tells_how_many_transactions() -> None:
 def failures(server: TreeServer, limits: Limits) -> str:
     """What a walk that cannot end says."""
     with pytest.raises(HostError) as caught:
-        walk_subtree([Server("127.0.0.1", server.port)], "/kafka", 5, limits, lambda _: None, lambda _: None)
+        walk_subtree(
+            [Server("127.0.0.1", server.port)], Chroot("/kafka"), 5, limits, lambda _: None, lambda _: None
+        )
     return str(caught.value)
 
 
@@ -342,5 +345,5 @@ def test_a_walk_that_is_interrupted_ends_its_session() -> None:
     with running(TreeServer(TREE)) as server:
         at_it = [Server("127.0.0.1", server.port)]
         with pytest.raises(KeyboardInterrupt):
-            walk_subtree(at_it, "/kafka", 5, Limits(), interrupt, lambda _: None)
+            walk_subtree(at_it, Chroot("/kafka"), 5, Limits(), interrupt, lambda _: None)
     assert server.closed == 1

@@ -28,6 +28,7 @@ from tests.unit.zookeeper.clients.test_admin import page, server
 from zkmigrate.cli.main import cli
 from zkmigrate.zookeeper.clients.admin import format_as_word
 from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.effect import path_changes, touches
 from zkmigrate.zookeeper.data.four_letter_words import parse_cons
 from zkmigrate.zookeeper.data.log_writers import WriterList, broker_of, writers
@@ -68,7 +69,7 @@ LOG = [
 
 
 def found(span_ms: int | None = None, **more: Any) -> WriterList:
-    return writers(BytesDirectory({"log.1": log_from(LOG)}), chroot="/kafka", span_ms=span_ms, **more)
+    return writers(BytesDirectory({"log.1": log_from(LOG)}), chroot=Chroot("/kafka"), span_ms=span_ms, **more)
 
 
 def test_each_session_with_what_it_changed_and_when() -> None:
@@ -97,10 +98,10 @@ def test_the_last_hours_count_back_from_the_newest_transaction() -> None:
 
 def test_only_the_files_that_reach_into_the_time_are_read() -> None:
     names = {"log.1": log_from(LOG[:4]), "log.5": log_from(LOG[4:7]), "log.8": log_from(LOG[7:])}
-    whole = writers(BytesDirectory(names), chroot="/kafka")
+    whole = writers(BytesDirectory(names), chroot=Chroot("/kafka"))
     assert [one.changes for one in whole.writers] == [3, 2, 1]
     names["log.1"] = b"ZKLG" + bytes(400)  # damaged, and older than what is asked for
-    late = writers(BytesDirectory(names), chroot="/kafka", span_ms=2 * HOUR)
+    late = writers(BytesDirectory(names), chroot=Chroot("/kafka"), span_ms=2 * HOUR)
     assert {one.session: one.changes for one in late.writers} == {TOOL: 3, BROKER: 1, OLD: 1}
 
 
@@ -109,7 +110,7 @@ def test_no_more_than_so_many_bytes_are_read_and_the_newest_file_in_any_case() -
     size = {name: len(content) for name, content in names.items()}
 
     def changes(at_most: int, **more: Any) -> list[int]:
-        seen = writers(BytesDirectory(names), chroot="/kafka", at_most=at_most, **more)
+        seen = writers(BytesDirectory(names), chroot=Chroot("/kafka"), at_most=at_most, **more)
         return [one.changes for one in seen.writers]
 
     assert changes(sum(size.values())) == [3, 2, 1]
@@ -133,7 +134,7 @@ def test_who_wrote_what_only_brokers_write_is_one_though_its_registration_is_not
     path: str, own: bool
 ) -> None:
     log = log_from([create(1, OTHER, HOUR, path)])
-    (seen,) = writers(BytesDirectory({"log.1": log}), chroot="/kafka").writers
+    (seen,) = writers(BytesDirectory({"log.1": log}), chroot=Chroot("/kafka")).writers
     assert (seen.broker, seen.is_broker) == (None, own)
 
 
@@ -144,10 +145,10 @@ def test_the_logs_of_real_servers_are_counted_as_they_stand(version: str, chroot
     expected: dict[int, int] = {}
     for record in walk(directory):
         txn = record.txn()
-        changed = any(touches(change, chroot) for change in path_changes(txn))
+        changed = any(touches(change, Chroot(chroot)) for change in path_changes(txn))
         if changed and not isinstance(txn.body, CloseSessionTxn):
             expected[record.session] = expected.get(record.session, 0) + 1
-    seen = writers(directory, chroot=chroot)
+    seen = writers(directory, chroot=Chroot(chroot))
     assert {one.session: one.changes for one in seen.writers} == expected
     assert seen.under == sum(expected.values()) > 0
     if chroot == "/kafka":
@@ -155,10 +156,10 @@ def test_the_logs_of_real_servers_are_counted_as_they_stand(version: str, chroot
 
 
 def test_a_brokers_registration_is_known_by_its_path_alone() -> None:
-    assert broker_of("/kafka/brokers/ids/12", "/kafka") == 12
-    assert broker_of("/brokers/ids/3", "/") == 3
+    assert broker_of("/kafka/brokers/ids/12", Chroot("/kafka")) == 12
+    assert broker_of("/brokers/ids/3", Chroot("/")) == 3
     for path in ("/kafka/brokers/ids", "/kafka/brokers/ids/1/x", "/kafkax/brokers/ids/1", "/brokers/ids/1"):
-        assert broker_of(path, "/kafka") is None
+        assert broker_of(path, Chroot("/kafka")) is None
 
 
 # --- the command -------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ from zkmigrate.move.facts.connections import connections, source_clients
 from zkmigrate.move.facts.dest import DataState, data_state
 from zkmigrate.move.facts.sessions import owning_sessions
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.zxid import Zxid
 from zkmigrate.zookeeper.facts.config import parse, zoo_config
 from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
@@ -325,20 +326,20 @@ def test_timeouts_of_owning_sessions(version: str) -> None:
             (WORDS.parent.parent / version / "words" / f"{role}.dump").read_text()
         )
         world.words[host, "cons"] = Seen(cons())
-    reading = owning_sessions(world, ("source1", "source2"), "/kafka")
+    reading = owning_sessions(world, ("source1", "source2"), Chroot("/kafka"))
     assert isinstance(reading, Seen)
     ((owner, paths),) = reading.value.owners.items()
     assert sorted(paths) == ["/kafka/brokers/ids/1", "/kafka/controller"]
     assert reading.value.smallest_timeout_ms == (None if version == "3.4.14" else 20000)
     line = cons("10.0.0.9").replace("sid=0x1000000000001", f"sid={owner:#x}").replace("to=20000", "to=6000")
     world.words["source1", "cons"] = Seen(line)
-    reading = owning_sessions(world, ("source1", "source2"), "/kafka")
+    reading = owning_sessions(world, ("source1", "source2"), Chroot("/kafka"))
     assert isinstance(reading, Seen)
     assert reading.value.smallest_timeout_ms == 6000
 
 
 def test_other_chroots_own_nothing_here() -> None:
-    reading = owning_sessions(healthy(), ("source1",), "/kaf")
+    reading = owning_sessions(healthy(), ("source1",), Chroot("/kaf"))
     assert isinstance(reading, Seen)
     assert (reading.value.owners, reading.value.smallest_timeout_ms) == ({}, None)
 
