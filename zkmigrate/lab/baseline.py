@@ -42,7 +42,7 @@ def baseline(lab: Lab) -> dict[str, Any]:
             sessions = {session: sessions.get(session, 0) for session in known}
     with lab.zookeeper(Role.DEST) as client:
         own = client.client_id[0]
-        chroot = lab.spec.chroot
+        chroot = lab.spec.chroot.rstrip("/")
         ephemerals: dict[str, dict[str, str]] = {}
         for path in _paths(client, chroot):
             stat = client.exists(path)

@@ -159,7 +159,9 @@ class Demo:
             self.lab.cut_power(host.name)
         data = ZOOKEEPER_DATA.lstrip("/")
         places = [f"{host.name}={host.root / data}" for host in self.lab.role(Role.SOURCE)]
-        options = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8")
+        chroot = self.lab.spec.chroot
+        only = ("--only", "kafka,zkmigrate-raw") if chroot == "/" else ()
+        options = ("--chroot", chroot, *only, "--window", "5", "--top", "8")
         self.progress(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(options)}")
         argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *options]
         with running([*argv, "--out", str(self.directory / "analysis")]) as process:
@@ -337,6 +339,7 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
 @click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper version of dest.")
 @click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka version.")
 @click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Number of dest hosts: 3 or 5.")
+@click.option("--chroot", default=LabSpec.chroot, help="Kafka's chroot on source, or /.")
 @click.option(
     "--session-timeout-ms",
     type=int,

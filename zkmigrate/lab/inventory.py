@@ -69,6 +69,12 @@ def write_inventory(
         {"finding": "dest.foreign-client", "target": host.address, "why": "raw writers of the load", **until}
         for host in lab.role(Role.CLIENT)
     ]
+    if spec.chroot == "/":
+        body["kafka"]["znodes"] = ["zkmigrate-raw"]
+        body["accept"] += [
+            {"finding": "kafka.foreign-znodes", "target": path, "why": "its client stays on source", **until}
+            for path in ("/filler", "/other")
+        ]
     body["accept"] += [{"finding": finding, "why": "a drill", **until} for finding in accept]
     if policy:
         body["policy"] = policy

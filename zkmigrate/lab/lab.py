@@ -157,7 +157,7 @@ class Lab(LabAccess):
         own = self.cluster(cluster)
         if own.ensemble is None:
             return
-        path = f"{own.chroot}/brokers/ids/{broker}"
+        path = f"{own.chroot.rstrip('/')}/brokers/ids/{broker}"
         with self.zookeeper(own.ensemble) as client:
 
             def missing() -> str | None:
