@@ -38,10 +38,16 @@ class World:
         self._hosts: dict[str, Host] = {}
         self._source, self._dest = 3, 3
         self._commands = False
+        self._chroot = "/kafka"
 
     def ensemble(self, source: int, dest: int = 3) -> Self:
         """So many source hosts and dest hosts."""
         self._source, self._dest = source, dest
+        return self
+
+    def chroot(self, path: str) -> Self:
+        """Where Kafka's znodes are; /kafka where nothing is said."""
+        self._chroot = path
         return self
 
     def commands(self) -> Self:
@@ -80,7 +86,7 @@ class World:
             f"dest:\n  hosts:\n{_hosts('dest', '1', range(1, self._dest + 1), 'myid')}"
             '  settings: {tickTime: 2000, initLimit: 10, syncLimit: 5, 4lw.commands.whitelist: "*"}\n'
             f"{self._service('zookeeper')}"
-            "kafka:\n  cluster_id: abcdefghijklmnopqrstuv\n  chroot: /kafka\n"
+            f"kafka:\n  cluster_id: abcdefghijklmnopqrstuv\n  chroot: {self._chroot}\n"
             f"  brokers:\n{_hosts('broker', '2', self._brokers, 'id')}{self._service('kafka')}"
         )
 
@@ -95,7 +101,8 @@ class World:
 
     def move(self) -> Move:
         """Nothing has been done yet; every broker runs on source."""
-        return new_world(self.inventory, PROPERTIES, SOURCE_CONFIG)
+        properties = PROPERTIES.replace(b":2181/kafka\n", b":2181%s\n" % self._chroot.rstrip("/").encode())
+        return new_world(self.inventory, properties, SOURCE_CONFIG)
 
     @property
     def kafka(self) -> Kafka:

@@ -11,7 +11,6 @@ from tests.world.model.world import World
 from tests.world.operator import Moment, Operator, quiet_world
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.move.rules.outage import OWNER
-from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.replay import marker_of
 
 ADMIN = 0xB00000000000001
@@ -24,13 +23,13 @@ CHANGES = 230
 
 def agreed(world: World) -> World:
     """The same world, whose inventory says that source's owner agrees."""
-    world.inventory = world.inventory.model_copy(update={"accept": (AGREED,)})
+    world.inventory = world.inventory.model_copy(update={"accept": (*world.inventory.accept, AGREED)})
     return world
 
 
-def opened(directory: Path, changes: int = CHANGES) -> World:
-    """Moved up to OPEN; then topics come, change and go on dest."""
-    operator = Operator(quiet_world(), directory / "move")
+def opened(directory: Path, changes: int = CHANGES, first: World | None = None) -> World:
+    """Moved up to OPEN; then topics come, change and go on dest. first: the world as it begins."""
+    operator = Operator(first or quiet_world(), directory / "move")
     assert operator.forward(until="cutover", skip=("rehearse",)).code == 0
     world = agreed(operator.world)
     went_on(world, changes)
@@ -42,7 +41,7 @@ def went_on(world: World, changes: int) -> None:
     dest = world.dest
     assert dest is not None
     for number in range(changes):
-        path = f"/kafka/topic-{number // 3}-{len(dest.log) // 1000}"
+        path = f"{world.inventory.kafka.prefix or '/config'}/topic-{number // 3}-{len(dest.log) // 1000}"
         znodes = dest.tree().znodes
         if path not in znodes:
             dest.commit("create", ADMIN, path, b"made")
@@ -69,7 +68,7 @@ def staying(log_of: Mapping[str, Znode]) -> dict[str, tuple[bytes, int, int]]:
     return {
         path: (node.data, node.version, node.cversion)
         for path, node in log_of.items()
-        if path.startswith("/kafka/") and not node.owner
+        if path.startswith(("/kafka/", "/config/")) and not node.owner
     }
 
 
@@ -85,5 +84,5 @@ def whole(world: World) -> bool:
     return (
         all(p.registered and p.connected in world.inventory.source_names for p in brokers)
         and not any(world.hosts[name].running for name in world.inventory.dest_names)
-        and marker_of(Chroot("/kafka")) not in world.source.tree().znodes
+        and marker_of(world.inventory.kafka.subtree) not in world.source.tree().znodes
     )

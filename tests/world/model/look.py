@@ -335,7 +335,7 @@ class WorldLook(TopicQuestions):
         node = (
             None
             if state is None
-            else state.tree().znodes.get(f"{self.world.inventory.kafka.chroot}/controller")
+            else state.tree().znodes.get(f"{self.world.inventory.kafka.prefix}/controller")
         )
         return -1 if node is None else int(json.loads(node.data)["brokerid"])
 

@@ -98,19 +98,20 @@ class KafkaKind:
         return current_connect(content).split("/", 1)[0]
 
     def seeds(self, inventory: Inventory) -> Mapping[str, bytes]:
-        chroot = inventory.kafka.chroot
+        top = inventory.kafka.prefix
         cluster = b'{"version":"1","id":"%s"}' % inventory.kafka.cluster_id.encode()
-        made = dict.fromkeys((chroot, f"{chroot}/cluster", f"{chroot}/brokers", f"{chroot}/brokers/ids"), b"")
-        return {**made, "/other": b"", f"{chroot}/cluster/id": cluster, f"{chroot}/controller_epoch": b"1"}
+        names = ("cluster", "brokers", "brokers/ids", "config")
+        made = dict.fromkeys((*filter(None, [top]), *(f"{top}/{name}" for name in names)), b"")
+        return {**made, "/other": b"", f"{top}/cluster/id": cluster, f"{top}/controller_epoch": b"1"}
 
     def lives(self, inventory: Inventory, process: Process, ensemble: Ensemble, *, anew: bool) -> None:
-        chroot = inventory.kafka.chroot
+        top = inventory.kafka.prefix
         if anew:
-            path = registration(chroot, process.number)
+            path = registration(top, process.number)
             if path in ensemble.tree().znodes:
                 ensemble.commit("delete", process.session, path)
             ensemble.commit("create", process.session, path, b"{}", ephemeral=1)
-        controller = f"{chroot}/controller"
+        controller = f"{top}/controller"
         if controller not in ensemble.tree().znodes:
             data = b'{"brokerid":%d}' % process.number
             ensemble.commit("create", process.session, controller, data, ephemeral=1)

@@ -19,18 +19,22 @@ OPERATOR = 0x100000000000002
 
 
 def alter(
-    source: Ensemble, disks: Mapping[str, Mapping[str, bytes]], change: Replaying, lost_behind: int = 0
+    source: Ensemble,
+    disks: Mapping[str, Mapping[str, bytes]],
+    chroot: Chroot,
+    change: Replaying,
+    lost_behind: int = 0,
 ) -> tuple[int, str]:
     """Carry one change out; exit code and output. disks: of the dest hosts. HostError behind so many
     transactions as ``lost_behind`` says."""
-    path = marker_of(Chroot(change.chroot))
+    path = marker_of(chroot)
     node = source.tree().znodes.get(path)
     if isinstance(change, EndReplay):
         if node is not None:
             source.commit("delete", OPERATOR, path)
         return 0, "the mark is removed"
     files = BytesDirectory(disks[change.disk])
-    reader, cut = Reader(Chroot(change.chroot), lambda _host: (files, files)), parse_zxid(change.cut)
+    reader, cut = Reader(chroot, lambda _host: (files, files)), parse_zxid(change.cut)
     if isinstance(change, BeginReplay):
         if node is None:
             mark = Mark(cut, reader.begin(change.disk, cut), change.consent)
@@ -83,15 +87,15 @@ def _request(source: Ensemble, request: Request) -> None:
             source.commit("set", OPERATOR, request.path, request.data or b"")
 
 
-def unlike(source: Ensemble, dest: Iterable[Transaction], chroot: str) -> str:
+def unlike(source: Ensemble, dest: Iterable[Transaction], chroot: Chroot) -> str:
     """The first znode below the chroot that stays and is not the same on both; empty where none is."""
     ours, theirs = _staying(source.tree(), chroot), _staying(replay(dest), chroot)
     return next((path for path in sorted(ours | theirs) if ours.get(path) != theirs.get(path)), "")
 
 
-def _staying(tree: Tree, chroot: str) -> dict[str, tuple[bytes, int, int]]:
+def _staying(tree: Tree, chroot: Chroot) -> dict[str, tuple[bytes, int, int]]:
     return {
         path: (node.data, node.version, node.cversion)
         for path, node in tree.znodes.items()
-        if path.startswith(f"{chroot}/") and not node.owner and path != marker_of(Chroot(chroot))
+        if chroot.holds(path) and path not in (chroot.path, marker_of(chroot)) and not node.owner
     }

@@ -103,7 +103,8 @@ class World:
             if not self.source_leader:
                 raise HostError("source does not serve")
             disks = {h.name: h.disk.files() for h in self._dest_hosts() if h.disk is not None}
-            return replaying.alter(self.source, disks, change, self.replay_lost_behind)
+            chroot, lost_behind = self.inventory.kafka.subtree, self.replay_lost_behind
+            return replaying.alter(self.source, disks, chroot, change, lost_behind)
         if not isinstance(change, AlterTopicConfig):
             return 1, f"no playbook of this world sends: {change.describe()}"
         self.settings.pop((change.topic, change.key), None)
@@ -413,7 +414,7 @@ class World:
         if any(h.running for h in self._dest_hosts()):
             raise Disaster("a broker comes to source while dest runs")
         log = max(own, key=lambda disk: disk.newest).log
-        if unlike := replaying.unlike(self.source, log, self.inventory.kafka.chroot):
+        if unlike := replaying.unlike(self.source, log, self.inventory.kafka.subtree):
             raise Disaster(f"a broker comes to source, which lacks what dest did: {unlike}")
 
     def _myid(self, name: str) -> int:
