@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, multi_payload, payload, text
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.input import Input
+from zkmigrate.spark.input import Input, under
 from zkmigrate.spark.jobs import quiet, writers
 from zkmigrate.spark.request import Place, Request
 from zkmigrate.zookeeper.data import log_writers as single
@@ -91,3 +92,15 @@ def test_quiet_refuses_a_log_without_a_transaction(spark: SparkSession, tmp_path
     (tmp_path / "log.5").write_bytes(log_from([]) + bytes(4096))
     with pytest.raises(UsageError, match="has no transaction"):
         quiet.run(Input(spark, Request((Place("", str(tmp_path)),))))
+
+
+@pytest.mark.parametrize(
+    "chroot", [Chroot("/"), Chroot("/kafka"), Chroot("/", ("brokers", "kafka")), Chroot("/zookeeper")]
+)
+def test_a_column_of_paths_is_under_a_chroot_as_one_path_is(chroot: Chroot, spark: SparkSession) -> None:
+    paths = ["/", "/kafka", "/kafka/a", "/kafkab", "/brokers/ids/1", "/zookeeper", "/zookeeper/quota/a"]
+    frame = spark.createDataFrame([(path,) for path in (*paths, None)], "path string")
+    rows = frame.select("path", under(F.col("path"), chroot).alias("inside")).collect()
+    assert {row.path: row.inside for row in rows} == {path: chroot.holds(path) for path in paths} | {
+        None: False
+    }

@@ -52,7 +52,7 @@ def list_tree(host: str, address: str, config: LoadConfig) -> dict[str, Any]:
 
 def _walked(address: str, config: LoadConfig) -> tuple[dict[str, str], str]:
     """Return the czxid of each znode, by path, and what could not be read, in words."""
-    walk, found = Walk(config.raw_root, _IN_FLIGHT), _Czxids()
+    walk, found = Walk(Chroot(config.raw_root), _IN_FLIGHT), _Czxids()
     walk.extent = found
     with session(*parse_address(address), Limits(timeout_ms=config.session_timeout_ms)) as held:
         while not walk.done:

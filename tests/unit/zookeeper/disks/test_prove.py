@@ -24,6 +24,7 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
 )  # fmt: skip
 from zkmigrate.cli.main import cli
+from zkmigrate.zookeeper.data.chroot import KAFKA_NAMES
 from zkmigrate.zookeeper.data.sums import BUCKETS
 from zkmigrate.zookeeper.data.tree import Znode, differences
 from zkmigrate.zookeeper.disks.subtree_differences import find_differences
@@ -345,3 +346,63 @@ def test_directories_of_real_servers_here_and_on_a_host(tmp_path: Path, sshd: Ss
     (one,), (other,) = here["digest"]["dests"].values(), distant["digest"]["dests"].values()
     assert (one["digest"], one["znodes"]) == (other["digest"], other["znodes"])
     assert one["znodes"] > 3
+
+
+# --- the chroot /
+
+AT_ROOT = {"/brokers": b"", "/hbase": b"", "/schema": b"", "/zookeeper": b"", "/zookeeper/config": b""}
+
+
+def shared(writes: Sequence[tuple[str, int]]) -> list[bytes]:
+    """Kafka's first transaction at the chroot ``/``, then one for each path, as its session writes them."""
+    made = [create_payload(OLD + 1, "/brokers/ids", session=BROKER)]
+    return [*made, *(set_payload(OLD + 2 + n, path, b"x") for n, (path, _) in enumerate(writes))]
+
+
+@pytest.mark.parametrize(
+    ("path", "only", "code"),
+    [
+        ("/hbase", "kafka", 0),
+        ("/hbase", "", 10),
+        ("/schema", "kafka", 0),
+        ("/schema", "kafka,schema", 10),
+        ("/brokers", "kafka", 10),
+        ("/zookeeper/config", "kafka", 0),
+        ("/zookeeper/config", "", 0),
+    ],
+)
+def test_at_the_chroot_slash_only_the_named_znodes_and_never_zookeepers_are_proved(
+    tmp_path: Path, path: str, only: str, code: int
+) -> None:
+    log = shared([(path, OTHER)])
+    source = disk(tmp_path / "s", log, snapshot=snapshot_of(AT_ROOT))
+    dest = disk(tmp_path / "d", log[:-1], snapshot=snapshot_of(AT_ROOT))
+    found, body = proved("delta", source, dest, more=("--chroot", "/", "--only", only))
+    assert found == code, body
+    assert [one["path"] for one in body["delta"]["missing"]] == ([path] if code else [])
+    assert body.get("only", []) == sorted({*KAFKA_NAMES, *only.split(",")} - {"kafka"} if only else [])
+
+
+def test_at_the_chroot_slash_trees_are_compared_without_other_tenants(tmp_path: Path) -> None:
+    log = shared([])
+    source = disk(tmp_path / "s", log, snapshot=snapshot_of(AT_ROOT | {"/hbase": b"here"}))
+    dest = disk(tmp_path / "d", log, snapshot=snapshot_of(AT_ROOT | {"/hbase": b"there"}))
+    assert proved("digest", source, dest, more=("--chroot", "/"))[0] == 10
+    code, body = proved("all", source, dest, more=("--chroot", "/", "--only", "kafka"))
+    assert (code, body["digest"]["dests"][str(dest)]["znodes"]) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--chroot", "/kafka", "--only", "kafka"), "--only applies to the chroot /"),
+        (("--chroot", "/", "--only", "a,,b"), "is not a list of znodes directly below /"),
+        (("--chroot", "/", "--only", "a/b"), "is not a list of znodes directly below /"),
+        (("--chroot", "/", "--only", "nobody"), "holds no znode /nobody"),
+    ],
+)
+def test_names_that_are_none_are_refused(tmp_path: Path, more: Sequence[str], said: str) -> None:
+    source = disk(tmp_path / "s", shared([]), snapshot=snapshot_of(AT_ROOT))
+    result = run("all", source, source, more=more)
+    assert result.exit_code == 2
+    assert said in result.stderr

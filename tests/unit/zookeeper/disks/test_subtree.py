@@ -347,3 +347,30 @@ def test_a_walk_that_is_interrupted_ends_its_session() -> None:
         with pytest.raises(KeyboardInterrupt):
             walk_subtree(at_it, Chroot("/kafka"), 5, Limits(), interrupt, lambda _: None)
     assert server.closed == 1
+
+
+SHARED: dict[str, Zxids] = {
+    "/": (0, 0, 0x50),
+    "/brokers": (5, 5, 8),
+    "/brokers/ids": (8, 8, 8),
+    "/hbase": (0x40, 0x41, 0x40),
+    "/zookeeper": (0, 0, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("only", "largest", "znodes"),
+    [("kafka", "0x8", 2), ("hbase", "0x41", 1), ("kafka,hbase", "0x41", 3), ("", "0x50", 4)],
+)
+def test_at_the_chroot_slash_a_walk_keeps_to_the_named_znodes(only: str, largest: str, znodes: int) -> None:
+    with running(TreeServer(SHARED)) as server:
+        result = run(at(server, chroot="/"), "--only", only, "--json")
+    found = json.loads(result.stdout)
+    assert (found["zxid"], found["znodes"]) == (largest, znodes)
+
+
+def test_a_walk_that_finds_none_of_the_named_znodes_says_so() -> None:
+    with running(TreeServer(SHARED)) as server:
+        result = run(at(server, chroot="/"), "--only", "solr,live")
+    assert result.exit_code == 8
+    assert "none of /live, /solr exists on 127.0.0.1" in result.stderr
