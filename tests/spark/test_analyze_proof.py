@@ -105,7 +105,9 @@ def history() -> list[bytes]:
 
 def request_for(source: Path, dests: dict[str, Path], **more: Any) -> Request:
     places = tuple(Place(name, str(path)) for name, path in dests.items())
-    return Request((Place("source", str(source)),), places, **{"chroot": "/kafka", "top": 1000, **more})
+    return Request(
+        (Place("source", str(source)),), places, **{"chroot": Chroot("/kafka"), "top": 1000, **more}
+    )
 
 
 def run(spark: SparkSession, given: Request) -> Section:
@@ -149,7 +151,7 @@ def test_a_copy_of_a_real_server_holds_all(
 ) -> None:
     source = recorded / version / "standalone"
     shutil.copytree(source, tmp_path / "dest")
-    given = request_for(source, {"dest": tmp_path / "dest"}, chroot="/")
+    given = request_for(source, {"dest": tmp_path / "dest"}, chroot=Chroot("/"))
     found = run(spark, given)
     assert found.held is True
     assert_same(found.figures["dests"]["dest"], by_one_process(source, tmp_path / "dest", given))
@@ -298,7 +300,7 @@ def test_what_cannot_be_asked_is_said(spark: SparkSession, tmp_path: Path) -> No
     with pytest.raises(UsageError, match="--dest-dir"):
         run(spark, request_for(source, {}))
     with pytest.raises(UsageError, match="no znode /nobody"):
-        run(spark, request_for(source, {"dest": dest}, chroot="/nobody"))
+        run(spark, request_for(source, {"dest": dest}, chroot=Chroot("/nobody")))
     with pytest.raises(UsageError, match="both have the server name zk"):
         disks([Place("", str(source)), Place("", str(dest))], MAX_RECORD)
 

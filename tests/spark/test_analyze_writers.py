@@ -101,6 +101,5 @@ def test_a_column_of_paths_is_under_a_chroot_as_one_path_is(chroot: Chroot, spar
     paths = ["/", "/kafka", "/kafka/a", "/kafkab", "/brokers/ids/1", "/zookeeper", "/zookeeper/quota/a"]
     frame = spark.createDataFrame([(path,) for path in (*paths, None)], "path string")
     rows = frame.select("path", under(F.col("path"), chroot).alias("inside")).collect()
-    assert {row.path: row.inside for row in rows} == {path: chroot.holds(path) for path in paths} | {
-        None: False
-    }
+    found = {row.path: row.inside for row in rows}
+    assert found == {path: chroot.holds(path) for path in paths} | {None: False}

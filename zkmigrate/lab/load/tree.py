@@ -12,6 +12,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from zkmigrate.lab.load.config import LoadConfig, parse_address
 from zkmigrate.lab.login import OPEN
 from zkmigrate.zookeeper.clients.session import Limits, SessionError, session
+from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.subtree import Extent, Walk
 from zkmigrate.zookeeper.data.zxid import format_zxid
