@@ -58,8 +58,8 @@ class LostJournalError(JournalError):
         command = " ".join(word for word in words if word)
         return "\n".join(
             (
-                f"{self.seen}. Nothing was changed. Next: one of these commands. Both keep the lines that "
-                "are intact, also those of copies on hosts, and ask the hosts for the rest.",
+                f"{self.seen}. Nothing was changed. Next: run one of these commands. Both keep the lines "
+                "that are intact, also those of copies on hosts, and ask the hosts for the rest.",
                 f"   go on forward: {command} forward",
                 f"   go back: {command} back",
                 f"Or put a complete copy of the journal at {self.place}, with mode 0600, if you have one."

@@ -40,7 +40,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(text: str) -> float:
-    raise Doubtful(f"seen {text}; needed: numbers that JSON has")
+    raise Doubtful(f"seen {text}; needed: numbers that JSON allows")
 
 
 def _float(text: str) -> float:

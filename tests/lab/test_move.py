@@ -299,7 +299,7 @@ def test_killed_between_two_seals_it_resumes_on_the_way_back(night: Night) -> No
     assert text.startswith(
         "DANGER: the operator's process died; clients are still blocked from 1 of 3 dest hosts since "
     )
-    assert f"{sealed[0]}: sealed: shut until it gets an order" in text
+    assert f"{sealed[0]}: sealed: closed to clients until it receives an order" in text
     # Not 9: once a SEAL was sent neither an ended lease nor the deadline decides. It is SEAL itself that
     # cannot be completed any more, on the hosts that went back.
     assert night.tool("resume", "--until", "cutover") == STEP_BLOCKED
@@ -328,11 +328,11 @@ def test_killed_between_two_gos_it_resumes_forward(night: Night) -> None:
     assert "dest2" not in gone
     code, text = night.status()
     assert code == SHUT_OUT
-    assert f"{gone.pop()}: has its GO, and opens by itself" in text
+    assert f"{gone.pop()}: has received GO, and opens by itself" in text
     code, text = night.said("resume", "--until", "cutover")
     assert code == 0
     said, sent = (
-        text.index("this resume: it goes forward: cutover.go and cutover.open follow"),
+        text.index("this resume: the run goes forward: cutover.go and cutover.open follow"),
         text.index(": go: "),
     )
     assert said < sent

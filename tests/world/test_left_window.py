@@ -114,7 +114,7 @@ def test_a_way_back_that_was_killed_is_a_danger_too(tmp_path: Path) -> None:
     night = Night(tmp_path, "halt", 1, answer="back")
     code, left, text = night.status()
     assert (code, left["kind"]) == (SHUT_OUT, "way back")
-    assert "(it walks back to the start of cutover)" in text
+    assert "(the run walks back to the start of cutover)" in text
 
 
 def test_a_host_that_does_not_answer_is_not_taken_for_open(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_the_hold_after_check_says_that_it_is_too_late(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verb", "count", "stand", "code"),
     [
-        ("seal", 3, "dest1, dest2, dest3: sealed: shut until it gets an order", SHUT_OUT),
-        ("fence", 3, "dest1, dest2, dest3: shut until its lease ends", SHUT_OUT),
+        ("seal", 3, "dest1, dest2, dest3: sealed: closed to clients until it receives an order", SHUT_OUT),
+        ("fence", 3, "dest1, dest2, dest3: closed to clients until its lease ends", SHUT_OUT),
         ("arm", 3, "  dest1: phase armed", 8),
     ],
 )

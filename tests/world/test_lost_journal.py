@@ -166,7 +166,9 @@ def test_a_host_that_does_not_tell_stops_it_before_anything_is_written(tmp_path:
     lose(operator, 3)
     before = (operator.run_dir / NAME).read_bytes()
     operator.unreachable = frozenset({"broker2"})
-    with pytest.raises(HostError, match=r"1 of 6 do not tell: broker2: .*bring these hosts back") as refused:
+    with pytest.raises(
+        HostError, match=r"1 of 6 hosts did not report theirs: broker2: .*bring these hosts back"
+    ) as refused:
         recover(operator, Way.BACK)
     assert refused.value.exit_code == 8
     assert (operator.run_dir / NAME).read_bytes() == before
@@ -179,7 +181,7 @@ def test_silent_hosts_are_not_taken_for_hosts_that_know_nothing(tmp_path: Path) 
     names = (*world.inventory.dest_names, *world.inventory.broker_names)
     operator = Operator(world, tmp_path / "typo", unreachable=frozenset(names))
     operator.run_dir.mkdir(mode=0o700)
-    with pytest.raises(HostError, match="6 of 6 do not tell"):
+    with pytest.raises(HostError, match="6 of 6 hosts did not report theirs"):
         recover(operator, Way.FORWARD)
     assert list(operator.run_dir.iterdir()) == []
 
@@ -211,7 +213,7 @@ def test_a_direction_other_than_the_lines_that_are_left_is_a_turn_with_a_name(tm
     history = journals.read(operator.run_dir)
     assert history.way is Way.FORWARD
     why = (
-        "asked by tester: --journal-lost forward; the lines that are left said back to the start of roll "
+        "asked by tester: --journal-lost forward; the remaining lines say back to the start of roll "
         "(asked by the operator)"
     )
     assert f"turned: {why}" in opened.remarks
@@ -256,7 +258,7 @@ def test_a_copy_larger_than_a_look_at_a_file_takes_is_read_whole(
     lose(operator)
     monkeypatch.setattr(WorldLook, "file", lambda _look, host, _path: Unknown("failed", f"{host}: too large"))
     opened = recover(operator, Way.FORWARD)
-    assert opened.remarks[0].startswith(f"without the whole journal: {lines} lines of it are left")
+    assert opened.remarks[0].startswith(f"the journal is incomplete: {lines} of its lines are left")
     assert "join.join" in opened.journal.history.done
 
 

@@ -80,10 +80,10 @@ def test_seal_and_go_say_what_is_decided_later() -> None:
     (seal,) = said["cutover.seal"].targets["dest1"]
     assert isinstance(seal.change, Seal)
     assert seal.command == "sudo zkm-host --run RUN --as N seal OPID BOOT-ID STAMP"
-    assert "decided from facts at SEAL" in seal.detail[0]
+    assert "known only at SEAL" in seal.detail[0]
     (go,) = said["cutover.go"].targets["dest1"]
     assert isinstance(go.change, Go)
-    assert "decided from facts at GO" in go.detail[0]
+    assert "known only at GO" in go.detail[0]
     assert go.command.endswith("go OPID first 10.0.0.11:2181,10.0.0.12:2181,10.0.0.13:2181 2 10000")
 
 

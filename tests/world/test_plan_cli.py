@@ -25,7 +25,7 @@ def test_a_plan_that_is_not_whole_ends_with_8_and_says_what_is_missing(desk: Des
     last = done.stdout[done.stdout.index("the plan is incomplete: the changes of 2 of ") :].splitlines()
     assert last[1].startswith("  install.install: broker2: ")
     assert last[2].startswith("  roll.roll: broker2: /etc/kafka/server.properties cannot be read")
-    assert last[-1] == "next: fix what zkmigrate preflight names, then plan again"
+    assert last[-1] == "next: fix the findings of zkmigrate preflight, then plan again"
     done = desk.call("plan", "--json", unreachable=frozenset({"broker2"}))
     assert (done.exit_code, list(json.loads(done.stdout)["unknown"])) == (8, ["install.install", "roll.roll"])
     assert json.loads(desk.call("plan", "--json").stdout)["unknown"] == {}
@@ -78,15 +78,18 @@ def test_the_plan_of_the_move_is_applied_as_it_was_written_and_names_what_has_ch
     assert (partly.exit_code, file.exists()) == (8, True)
     refused = desk.call("run", "--yes", "--plan", str(file))
     assert refused.exit_code == 4
-    assert "install.install: was not known when it was planned, is now; " in refused.output
+    assert (
+        "the changes of install.install were unknown when it was planned and are known now; "
+        in refused.output
+    )
     assert desk.call("plan", "--out", str(file), "--force").exit_code == 0
     properties = desk.world.hosts["broker1"].files["/etc/kafka/server.properties"]
     edited = replace(properties, content=properties.content + b"num.io.threads=8\n")
     desk.world.hosts["broker1"].files["/etc/kafka/server.properties"] = edited
     refused = desk.call("run", "--yes", "--plan", str(file))
     assert refused.exit_code == 4
-    assert "roll.roll on broker1: not as planned: " in refused.output
-    assert "broker1 /etc/kafka/server.properties: changed since; needed" in refused.output
+    assert "roll.roll on broker1: the changes differ from the plan: " in refused.output
+    assert "broker1 /etc/kafka/server.properties has changed; needed" in refused.output
     desk.world.hosts["broker1"].files["/etc/kafka/server.properties"] = properties
     done = desk.call("run", "--yes", "--plan", str(file), "--until", "install")
     assert done.exit_code == 0, done.output

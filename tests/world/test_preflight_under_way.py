@@ -76,7 +76,7 @@ def test_after_a_way_back_run_names_the_command_that_goes_forward(desk: Desk) ->
     assert desk.call("rollback", "--yes", "--to", "join").exit_code == 0
     done = desk.call("run", "--yes")
     assert done.exit_code == 2
-    assert "run --run-id world-1, forward again after a way back" in done.output
+    assert "run --run-id world-1, which goes forward again after a way back" in done.output
     assert desk.call("run", "--run-id", "world-1", "--yes", "--until", "join").exit_code == 0
 
 

@@ -634,7 +634,9 @@ def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way
     ended = made.process(resume)
     assert made.cluster.held["t0", 1].replicas == (3, 1)
     told = found(made, "reassign.back")
-    words = "back at the beginning: asked by the operator; not as before: reassign.moved, reassign.back"
+    words = (
+        "back at the beginning: asked by the operator; not as before the run: reassign.moved, reassign.back"
+    )
     assert (ended.code, ended.message) == (0, words), "another process saw the first of them"
     assert told in ended.findings
     assert (told.held, told.seen) == (
@@ -1051,7 +1053,7 @@ def test_at_the_time_of_until_the_run_ends_between_two_moves_and_goes_on_later(t
 
     made.cluster.before_look = slower
     assert made.process(lambda walk: walk.forward(end_at=end)) == RunEnded(
-        0, f"stopped at {words(end)} as asked; resume goes on"
+        0, f"stopped at {words(end)} as asked; zkmigrate resume continues"
     )
     waits = [e for e in made.seen if isinstance(e, events.Waits)]
     told = [e.progress for e in waits if e.what == "the moves in flight have ended"]

@@ -226,7 +226,7 @@ def test_what_the_tool_has_done_stands_there_with_its_way_back_only(desk: Runboo
     body = json.loads(desk.call("runbook", "--run-id", "world-1", "--json").stdout)
     boxes = [box for box in body["blocks"] if box["step"] in ("install.install", "join.join")]
     assert {box["way"] for box in boxes} == {"back"}
-    assert "Changes: nothing: all is as this step wants it." in body["page"]
+    assert "Changes: nothing, because everything is already as this step needs it." in body["page"]
     text = "\n".join(box["text"] for box in boxes)
     puts = [o for c, o in desk.world.applied if isinstance(c, PutFile) and o.startswith("join.")]
     assert len(puts) == 6

@@ -123,7 +123,9 @@ def test_a_slip_of_the_finger_at_a_question_is_asked_about_again(tmp_path: Path)
     screen.until("'instal' is not a stage or step of kafka_zookeeper_move; possible: ")
     screen.until("install.install: go (g), ")
     screen.type("b roll")
-    screen.until("roll is ahead; possible: preflight, install, preflight.preflight, install.install")
+    screen.until(
+        "the run has not reached roll; possible: preflight, install, preflight.preflight, install.install"
+    )
     screen.until("install.install: go (g), ")
     screen.type("f")
     screen.until("preflight.preflight:")
@@ -133,7 +135,7 @@ def test_a_slip_of_the_finger_at_a_question_is_asked_about_again(tmp_path: Path)
     screen.until("join.join: go (g), ")
     screen.type("g")
     screen.until("rehearse: go (g), stop (s), back [TO] (b), skip (k), ")
-    assert "Without it: dest's configs" in screen.text
+    assert "Without this stage: dest's configs" in screen.text
     screen.type("k")
     screen.until("rehearse is skipped")
     screen.until("roll: go (g), ")

@@ -316,7 +316,7 @@ def test_a_closed_gate_of_the_cut_over_turns_nothing_back_and_asks_again(tmp_pat
     world = operator.world
     world.hosts["dest1"].stop()
     ended = operator.forward(until="cutover")
-    assert (ended.code, ended.message) == (6, "cutover.preflight is blocked; fix that, then resume")
+    assert (ended.code, ended.message) == (6, "cutover.preflight is blocked; fix the findings, then resume")
     assert "dest.observing" in {f.id for f in ended.findings if f.blocks}
     assert not any(isinstance(e, Turned) and e.way is Way.BACK for e in operator.events)
     world.hosts["dest1"].start(world.now)

@@ -31,7 +31,7 @@ def script(command: click.Command, shell: str) -> str:
     """Return the script that a shell sources. Raises UsageError for a shell that click does not know."""
     known = get_completion_class(shell)
     if known is None:
-        raise UsageError(f"no completion for {shell}")
+        raise UsageError(f"no completion for the shell {shell}")
     made = known(command, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE")
     return made.source_template % made.source_vars()  # source() would start bash to ask its version
 

@@ -33,7 +33,7 @@ _HOUSE = (
 """Packages with modules that may have MEANINGS, in addition to those of every shipped playbook's steps."""
 
 _ALIKE = 0.8
-"""The similarity (as difflib counts) from which on an unknown id counts as a typing error for a known one."""
+"""The least similarity, by difflib from 0 to 1, at which a known id is suggested for an unknown id."""
 
 _AREAS = {
     "operator": "The operator's machine",
@@ -59,7 +59,7 @@ _SAME_AREA = {
     "verify": "open", "finalize": "open", "brokers": "return", "brokers-back": "return", "replay": "return",
     "close": "return", "read": "return", "hook": "engine", "STEP": "arm",
 }  # fmt: skip
-"""The first words of ids that are listed in the area of another word."""
+"""The area of each first word of an id that has no area of its own."""
 
 _HEAD = """# Findings
 
@@ -109,16 +109,16 @@ class Entry:
 @cache
 def entries() -> dict[str, Entry]:
     """Return the entry of every id: checks in the order of a preflight, then the others."""
-    told = [
+    explained = [
         Entry(Meaning(check.id, "", _without_numbers(check.about), check.todo), check.claim,
               f"Checked {_targets(check, dependent.words)}, "
               f"at {_gates(check.gates)}; "
               f"{'blocks' if check.severity is Severity.BLOCK else 'warns'}.")
         for dependent in dependents() for check in checks(dependent)
     ]  # fmt: skip
-    told += [Entry(meaning) for meaning in _meanings()]
+    explained += [Entry(meaning) for meaning in _meanings()]
     found: dict[str, Entry] = {}
-    for entry in told:
+    for entry in explained:
         found.setdefault(entry.meaning.id, entry)
     return found
 

@@ -63,8 +63,8 @@ def named(option: str, kind: str, metavar: str, text: str) -> Callable[[F], F]:
 
 def many(option: str, name: str, metavar: str, text: str, *, required: bool = False) -> Callable[[F], F]:
     """Return a repeatable option."""
-    told = f"{text} Repeatable."
-    return click.option(option, name, multiple=True, required=required, metavar=metavar, help=told)
+    help_text = f"{text} Repeatable."
+    return click.option(option, name, multiple=True, required=required, metavar=metavar, help=help_text)
 
 
 def number(
@@ -145,7 +145,7 @@ common: Callable[[F], F] = together(
     ),
     click.option(
         "--log-file", type=FILE, expose_value=False, callback=command_log.log_file,
-        help="Append the same to this file, with times.",
+        help="Append each command to a host and its answer to this file, with times.",
     ),
     click.option(
         "--no-color", is_flag=True, expose_value=False, callback=command_log.no_color,
@@ -216,14 +216,16 @@ on_dest = many(
 both_sides: Callable[[F], F] = together(
     click.option("--source-dir", required=True, metavar="DIR|HOST:DIR", help="A dataDir of source's leader."),
     click.option(
-        "--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, if it differs from the dataDir."
+        "--source-log-dir",
+        metavar="DIR|HOST:DIR",
+        help="The leader's dataLogDir, if it differs from the dataDir.",
     ),
     many("--dest-dir", "dest_dirs", "DIR|HOST:DIR", "The dataDir of each dest host.", required=True),
     many(
         "--dest-log-dir",
         "dest_log_dirs",
         "DIR|HOST:DIR",
-        "Their dataLogDirs, if they differ from the dataDirs, in the same order.",
+        "The dest hosts' dataLogDirs, if they differ from the dataDirs, in the same order.",
     ),
 )
 """The options for the data directories of source and dest."""

@@ -73,7 +73,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @gateway.command("relay")
     @_config
     @click.option("--run", required=True, metavar="RUN", help="The run that gives the orders.")
-    @click.option("--as", "fencing", type=_FENCING, required=True, help="Its fencing number.")
+    @click.option("--as", "fencing", type=_FENCING, required=True, help="The fencing number of the run.")
     def relay(config: Path, run: str, fencing: int) -> None:
         """Pass a run's orders to the gateway on this machine, line by line. A run starts it over ssh.
 

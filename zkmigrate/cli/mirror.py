@@ -48,7 +48,7 @@ def _share(_context: click.Context, _option: click.Parameter, value: str) -> tup
 
 _configs: Callable[[F], F] = flags.together(
     click.option("--source-config", type=flags.FILE, help="Kafka client properties for source: TLS, SASL."),
-    click.option("--target-config", type=flags.FILE, help="The same for target."),
+    click.option("--target-config", type=flags.FILE, help="Kafka client properties for target: TLS, SASL."),
 )
 
 _common: Callable[[F], F] = flags.together(
@@ -63,7 +63,10 @@ _common: Callable[[F], F] = flags.together(
 )
 
 _groups: Callable[[F], F] = flags.many(
-    "--group", "groups", "GROUP", "A consumer group to follow; all that committed on the topics without it."
+    "--group",
+    "groups",
+    "GROUP",
+    "A consumer group to follow. Default: all groups that have committed on the topics.",
 )
 
 

@@ -36,8 +36,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default=0.20,
         show_default=True,
         metavar="SHARE",
-        help="A broker gives replicas if its free bytes are this far below the harmonic mean. 0: all "
-        "old brokers.",
+        help="A broker gives replicas away if its free bytes are below the harmonic mean by this "
+        "share. 0: all old brokers do.",
     )
     @click.option(
         "--storage-threshold-gb",
@@ -45,7 +45,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default=0.0,
         show_default=True,
         metavar="GIB",
-        help="A broker gives replicas if it has less free. 0: off.",
+        help="A broker gives replicas away if it has fewer GiB free than this. 0: off.",
     )
     @click.option(
         "--any-broker",
@@ -112,8 +112,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         type=click.Choice(["distribution", "storage"]),
         default="distribution",
         show_default=True,
-        help="With --placement storage, what is placed first: the first replica of every partition, then the "
-        "second ones (distribution), or every replica of one partition (storage).",
+        help="The order of placing with --placement storage. distribution: the first replica of every "
+        "partition, then the second ones. storage: every replica of a partition, then the next partition.",
     )
     @click.option(
         "--partition-size-factor",

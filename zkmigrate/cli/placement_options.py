@@ -97,9 +97,8 @@ written: Callable[[F], F] = flags.together(
         type=click.Choice(["choose", "balance", "kafka"]),
         default="choose",
         show_default=True,
-        help="If a broker has several: choose one for each copy, also move replicas between them, or "
-            "let Kafka "
-        "choose.",
+        help="If a broker has several log directories: choose a directory for each copy, also move "
+            "replicas between directories (balance), or let Kafka choose.",
     ),
     flags.number("--effort", "effort", "N", "How long to search. 0: take the first plan; 2: search "
         "twice as long as 1.", 1, least=0, most=1000),
@@ -124,11 +123,11 @@ moving: Callable[[F], F] = flags.together(
         default=0.0,
         show_default=True,
         metavar="SHARE",
-        help="How far one move may take a broker from the mean. 0: try several values.",
+        help="How far a move may take a broker's level from the mean, as a share. 0: try several values.",
     ),
     flags.number(
         "--partition-limit", "partition_limit", "N", "Consider only the N largest partitions of each "
-            "broker that gives replicas.", 30
+            "broker that gives replicas away.", 30
     ),
     flags.number(
         "--partition-size-threshold", "partition_size_threshold", "MIB", "Do not move partitions "

@@ -50,7 +50,7 @@ _topic: Callable[[F], F] = flags.together(
         required=True,
         type=click.IntRange(1, _MOST),
         metavar="N",
-        help="How many the topic shall have.",
+        help="The number of partitions of the topic in the end.",
     ),
 )
 _how: Callable[[F], F] = flags.together(
@@ -113,8 +113,8 @@ def add_to(
         default="even",
         show_default=True,
         metavar="N|even|kafka|random",
-        help="Where the new leaders begin. even: so that the topic's brokers lead alike. kafka: at the "
-        "leader of partition 0.",
+        help="The position of the first new leader in the order of brokers. even: brokers lead equally "
+        "many partitions of the topic. kafka: the leader of partition 0.",
     )
     @_how
     def grow(**options: Any) -> None:

@@ -133,11 +133,11 @@ def test_the_screen_speaks_before_a_host_answers_and_ctrl_c_is_answered(
 ) -> None:
     run = begun(called, place, SILENT, "run", "--yes", wait=wait)
     run.until("zkmigrate run started; press Ctrl-C to stop it")
-    run.until("the hosts are asked where they stand; nothing is changed")
+    run.until("reading the state of the hosts; nothing is changed")
     assert run.read(run.hangs, "a connection") == b"connecting"
     run.process.send_signal(signal.SIGINT)
     if wait == LANES:
-        run.until("stopped while the hosts were asked; nothing was changed (exit code 130)")
+        run.until("stopped while the hosts were read; nothing was changed (exit code 130)")
     else:
         run.until("stopping; press Ctrl-C again to exit at once")
         assert run.process.poll() is None, "it hangs where no handler runs"
@@ -178,7 +178,7 @@ def test_in_a_walk_the_first_asks_and_the_second_ends_it_though_a_host_is_silent
         assert run.process.poll() is None, run.text
         select.poll().poll(20)
     run.process.send_signal(signal.SIGINT)
-    run.until("asked to stop: what is in flight on the hosts is finished and journaled first")
+    run.until("stop requested: changes in flight are finished and journaled first")
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(60) == 130
     while more := run.read(run.screen, "the end"):

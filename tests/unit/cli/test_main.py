@@ -174,7 +174,7 @@ def test_a_runs_directory_that_cannot_be_made_is_refused_with_2(place: Place, wo
     done = place.call(*words, "--yes")
     assert done.exit_code == 2
     assert isinstance(done.exception, SystemExit), done.exception
-    assert f"the run directory {place.runs}/lab-1 cannot be made (" in done.output
+    assert f"the run directory {place.runs}/lab-1 cannot be created (" in done.output
     assert "ZKMIGRATE_RUNS" in done.output
 
 
@@ -182,7 +182,7 @@ def test_a_run_directory_that_is_a_link_is_refused_with_8(place: Place) -> None:
     place.call("run", "--yes", "--until", "install")
     (place.runs / "lab-1").rename(place.root / "elsewhere")
     (place.runs / "lab-1").symlink_to(place.root / "elsewhere")
-    assert "no link" in place.ends(8, "resume", "--yes")
+    assert "not a link" in place.ends(8, "resume", "--yes")
 
 
 def test_an_error_of_this_machine_is_no_traceback(place: Place) -> None:
@@ -201,7 +201,9 @@ def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> 
     done = place.ends(3, "preflight")
     assert "BLOCKS (1): fix these first\n  disk.well: Failed: sick\n    expected  the world is well\n" in done
     assert "    do        heal it\n" in done
-    assert done.splitlines()[-1].startswith("fix what blocks, then look again: zkmigrate preflight")
+    assert done.splitlines()[-1].startswith(
+        "fix the blocking findings, then check again: zkmigrate preflight"
+    )
     said = json.loads(place.call("preflight", "--json").output)
     assert (said["code"], said["findings"][0]["held"]) == (3, "no")
     assert sum(said["counts"].values()) == len(said["findings"])
@@ -220,7 +222,7 @@ def test_plan_shows_changes_with_diffs_and_a_stable_digest(place: Place) -> None
     assert first == second
     steps = {step["id"]: step for stage in first["stages"] for step in stage["steps"]}
     assert set(steps["one"]["targets"]) == set(HOSTS)
-    assert steps["sick"]["note"] == "only looks"
+    assert steps["sick"]["note"] == "only reads"
     assert not place.runs.exists(), "plan writes nothing"
 
 
@@ -341,7 +343,7 @@ def busy(place: Place) -> Iterator[tuple[Place, subprocess.Popen[str]]]:
 def test_two_runs_exclude_each_other_with_5(busy: tuple[Place, subprocess.Popen[str]]) -> None:
     place, _ = busy
     for words in (("resume", "--yes"), ("rollback", "--yes"), ("run", "--yes", "--run-id", "lab-1")):
-        assert "another zkmigrate on this machine works on lab-1" in place.ends(5, *words)
+        assert "another zkmigrate process on this machine works on lab-1" in place.ends(5, *words)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -353,7 +355,7 @@ def test_one_signal_finishes_what_is_in_flight_and_stops_resumable(
     (place.world / "release").touch()
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130, out
-    assert "interrupted; run lab-1 stands at prepare.slow, forward; resume goes on" in out
+    assert "interrupted; run lab-1 is at prepare.slow, forward; zkmigrate resume continues" in out
     assert journal.read(place.runs / "lab-1").unconfirmed() == ()
     assert place.files() == {f for f in ALL if not f.endswith("two")}
     assert place.call("resume", "--yes").exit_code == 0
@@ -397,7 +399,10 @@ def test_a_terminal_that_is_closed_stops_the_run_as_a_signal_does(place: Place, 
     ends_when_closed(place, process, close)
     history = journal.read(place.runs / "lab-1")
     assert history.unconfirmed() == ()
-    assert history.ended == (130, "interrupted; run lab-1 stands at prepare.slow, forward; resume goes on")
+    assert history.ended == (
+        130,
+        "interrupted; run lab-1 is at prepare.slow, forward; zkmigrate resume continues",
+    )
     assert place.call("resume", "--yes").exit_code == 0
     assert place.files() == ALL
 
@@ -422,9 +427,7 @@ def test_the_second_signal_stops_at_once_and_says_in_what_state(
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130, out
-    assert (
-        "stopped at once; run lab-1 stands at prepare.slow, forward; not confirmed: prepare.slow.dest1" in out
-    )
+    assert "stopped at once; run lab-1 is at prepare.slow, forward; not confirmed: prepare.slow.dest1" in out
     assert len(journal.read(place.runs / "lab-1").unconfirmed()) == 3
     (place.world / "release").touch()
     assert place.call("resume", "--yes").exit_code == 0

@@ -111,7 +111,7 @@ def test_a_file_that_appears_while_it_measures_is_kept_without_force(
     done = call(tmp_path, brokers, *(["--force"] if force else []))
     assert done.exit_code == (0 if force else 2), done.output
     assert (out.read_text() == "theirs") is not force
-    assert (f"{out} exists already and stays as it is" in done.output) is not force
+    assert (f"{out} already exists and was not replaced" in done.output) is not force
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -137,7 +137,7 @@ def test_p1_p10_what_kafka_or_sense_forbids_is_refused_by_name(
         (("--start", "-1"), "a number from 0 on, or random"),
         (("--start", "even"), "a number from 0 on, or random"),
         (("--out", "-"), "needed: the name of a file"),
-        (("--out", "cluster.json"), "exists already"),
+        (("--out", "cluster.json"), "already exists"),
         (("-i", "x.yml", "--cluster", "cluster.json"), "--cluster FILE or --inventory FILE"),
     ],
 )

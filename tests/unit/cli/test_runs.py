@@ -75,7 +75,7 @@ def test_which_of_two_open_runs_is_meant_has_to_be_said(place: Place) -> None:
     place.call("run", "--yes", "--run-id", "two", "--until", "install")
     (place.root / "one").rename(place.runs / "one")
     for verb in ("status", "resume", "rollback"):
-        assert "2 runs of lab are open: one, two. Next: --run-id" in place.ends(
+        assert "2 runs of lab are open: one, two. Next: name one with --run-id" in place.ends(
             2, verb, *(() if verb == "status" else ("--yes",))
         )
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_meant_is_refused_before_anything(
 
 @pytest.mark.parametrize("way", ["forward", "back"])
 def test_a_run_of_which_nothing_tells_has_no_lost_journal(place: Place, way: str) -> None:
-    assert "nothing tells of a run typo" in place.ends(
+    assert "there is no trace of a run typo" in place.ends(
         2, "resume", "--yes", "--journal-lost", way, "--run-id", "typo"
     )
     assert place.files() == set()
@@ -220,7 +220,7 @@ def test_a_resume_that_goes_back_refuses_options_of_the_way_forward(place: Place
     assert place.files() == ALL
     assert place.call("resume", "--yes").exit_code == 0
     said = place.ends(2, "resume", "--yes", *options)
-    assert "run lab-1 is back at the start of prepare, and resume does not turn it forward" in said
+    assert "run lab-1 is back at the start of prepare, and resume does not go forward from there" in said
     assert f"Next: zkmigrate run {words} {given}" in said
 
 
@@ -257,11 +257,11 @@ def test_each_command_that_is_offered_names_its_direction_and_keeps_what_was_giv
     assert f"go back to the beginning: zkmigrate rollback {words}\n" in said
     status = place.ends(0, "status", "--offline")
     assert offered in status
-    assert "That command runs every stage that is left." not in status
+    assert "That command runs every remaining stage." not in status
     (place.runs / "lab-1" / run_options.NAME).write_text('{"yes": true, "until": 7}')
     status = place.ends(0, "status", "--offline")
     assert f"go on forward: zkmigrate resume {words}\n" in status, "a damaged file keeps nothing"
-    assert "That command runs every stage that is left. Add --until STAGE to end before." in status
+    assert "That command runs every remaining stage. Add --until STAGE to stop earlier." in status
     (place.world / "sick").unlink()
     said = place.ends(0, "resume", "--yes", "--until", "install")
     assert f"go on forward: zkmigrate resume {words}\n" in said, (
@@ -292,7 +292,7 @@ def test_status_and_preflight_name_the_direction_in_which_a_run_goes_on(place: P
         json.loads(place.ends(0, "status", "--offline", "--json"))["heading"]
         == "back to the start of prepare"
     )
-    assert "lab-1 is on its way back to the start of prepare: resume finishes that first" in place.ends(
+    assert "lab-1 is on its way back to the start of prepare. Next: zkmigrate resume" in place.ends(
         2, "run", "--yes", "--run-id", "lab-1"
     )
 
@@ -308,7 +308,7 @@ def test_a_journal_that_was_shortened_is_a_damaged_one(place: Place, verb: str, 
     words = () if verb == "status" else ("--yes",)
     said = place.ends(8, verb, *words, "--run-id", "lab-1")
     kept = left % len(lines)
-    expected = f", and {len(lines)} lines were written" if left else ", though this run has begun"
+    expected = f", although {len(lines)} lines were written" if left else ", though this run has begun"
     assert f"journal line {kept + 1} is missing{expected}" in said
     assert place.files() == there
     place.ends(0, "resume", "--yes", "--run-id", "lab-1", "--journal-lost", "back")
@@ -326,7 +326,7 @@ def test_a_journal_of_an_earlier_version_is_refused(place: Place, words: str) ->
     file.write_bytes(earlier := Path("tests/recorded/journal/short-lines.jsonl").read_bytes())
     said = place.ends(8, *words.split(), "--run-id", "lab-1")
     assert "was written by an earlier version, and this version does not read it" in said
-    assert "finish such a run with the version that began it" in said
+    assert "finish the run with the version that began it" in said
     assert (place.files(), file.read_bytes()) == (there, earlier)
     assert f"then move {place.runs / 'lab-1'} out of {place.runs}" in place.ends(8, "run", "--yes")
 
@@ -353,4 +353,4 @@ def test_a_run_that_there_is_not_is_answered_with_those_that_there_are(place: Pl
     assert "; it has none" in place.ends(2, "status", "--run-id", "lab-2")
     assert place.call("run", "--yes", "--until", "install").exit_code == 0
     said = place.ends(2, "resume", "--yes", "--run-id", "lab-2")
-    assert f"no run lab-2 in {place.runs}; it has lab-1. Next: --run-id of the one that is meant" in said
+    assert f"no run lab-2 in {place.runs}; it has lab-1. Next: name one with --run-id" in said

@@ -95,7 +95,7 @@ def test_the_closing_commands_stand_below_all_that_v_prints(
     said = [line.strip().partition(":")[0] for line in lines[-4:]]
     assert said == [
         "go on forward",
-        "That command runs every stage that is left. Add --until STAGE to end before.",
+        "That command runs every remaining stage. Add --until STAGE to stop earlier.",
         "go back to the beginning",
         "look",
     ]
@@ -147,7 +147,7 @@ def test_watch_shows_the_run_anew_until_ctrl_c(tmp_path: Path, more: tuple[str, 
         stderr=theirs,
     )
     os.close(theirs)
-    read_until(ours, "The hosts are asked for the state of the run.", "")
+    read_until(ours, "Reading the state of the run from the hosts.", "")
     seen = read_until(ours, "run lab-1 of", "")
     read_until(ours, "run lab-1 of", "")  # a second time
     process.send_signal(signal.SIGINT)

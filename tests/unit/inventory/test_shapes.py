@@ -213,7 +213,7 @@ class StrayStep(WriteStep):
     ("stray", "why"),
     [
         (PutFile("d9", "/one", b"", "root:root"), "a host that is not in the inventory is read-only"),
-        (AlterTopicConfig("store", "t", "k", "v", None), "tiny does not say that it alters clusters"),
+        (AlterTopicConfig("store", "t", "k", "v", None), "because tiny does not declare alters_clusters"),
     ],
 )
 def test_a_change_that_the_playbook_does_not_tell_of_is_refused(tmp_path: Path, stray: Any, why: str) -> None:
@@ -252,7 +252,7 @@ def test_a_lock_that_is_not_given_names_its_hosts_as_the_playbook_does() -> None
         raise HostError(f"{host} is silent")
 
     lock = HostLock(("m1",), "anna@desk", ask, 1, many="machines")
-    with pytest.raises(HostError, match="no majority of the machines gave the lock"):
+    with pytest.raises(HostError, match="no majority of the machines granted the lock"):
         lock.fencing("main", Way.FORWARD)
 
 
@@ -260,8 +260,8 @@ def test_a_lock_that_is_not_given_names_its_hosts_as_the_playbook_does() -> None
     ("changes", "why"),
     [
         ({"roles": ()}, "no host keeps a record of a run"),
-        ({"alters_clusters": True}, "only the journal knows what a cluster held before. Nothing was changed. "
-         "Next: put the journal of r, or the newest copy that the machines keep, at "),
+        ({"alters_clusters": True}, "only the journal has the earlier state of a cluster. Nothing was "
+         "changed. Next: put the journal of r, or the newest copy that the machines keep, at "),
     ],
 )  # fmt: skip
 def test_a_lost_journal_is_asked_for_where_hosts_cannot_tell_all(

@@ -115,7 +115,8 @@ class Wave:
             if failure.startswith(f"rc {FENCED_OFF}:"):
                 raise LockedError(
                     f"{target} refuses this operator: {failure}. Another operator took the lock with a "
-                    "higher fencing number. Next: status; or, when the other one is gone, --steal"
+                    "higher fencing number. Next: zkmigrate status; or pass --steal if that operator's "
+                    "process no longer runs"
                 )
         return {target: failure for target, failure in failures.items() if failure}
 
@@ -126,13 +127,13 @@ class Wave:
                 if change.host not in self._changed:
                     part = next((p for p, names in self._inventory.hosts.items() if change.host in names), "")
                     raise UsageError(
-                        f"{part or 'a host that is not in the inventory'} is read-only, refused on "
-                        f"{change.host}: {change.describe()}"
+                        f"nothing was sent to {change.host}, because "
+                        f"{part or 'a host that is not in the inventory'} is read-only: {change.describe()}"
                     )
             elif change.inverse() is not None and self._playbook.tells_all(self._inventory):
                 raise UsageError(
-                    f"{self._playbook.id} does not say that it alters clusters (alters_clusters), refused on "
-                    f"{change.cluster}: {change.describe()}"
+                    f"nothing was sent to {change.cluster}, because {self._playbook.id} does not declare "
+                    f"alters_clusters: {change.describe()}"
                 )
 
     def _intend(self, at: Next, target: str, leg: int, operation: str, change: Change) -> None:
@@ -167,7 +168,7 @@ class Wave:
 
     def _left(self, target: str, plan: _TargetPlan) -> str:
         """Stop waiting for a target: send nothing more to it, and record its sent change as unknown."""
-        said = f"{target}: no answer yet, while most of the others have answered"
+        said = f"{target}: no answer yet, although most other targets have answered"
         with plan.guard:
             for operation, _ in plan.changes:
                 if operation not in plan.ended:
@@ -253,7 +254,9 @@ class ChannelApply:
             alter = self._clusters.get(change.cluster)
             if alter is None:
                 known = ", ".join(self._clusters)
-                return Outcome(1, f"nothing was sent: {change.cluster} is none of the clusters {known}")
+                return Outcome(
+                    1, f"nothing was sent: unknown cluster {change.cluster}; needed: one of {known}"
+                )
             return Outcome(*alter(change))
         if isinstance(change, InstallProgram):
             return Outcome(0, self._program.install(change.host))

@@ -68,14 +68,14 @@ class Parsed:
         if self.earlier:
             raise JournalError(
                 f"the journal of run {run} was written by an earlier version, and this version does not read "
-                "it. Next: finish such a run with the version that began it"
+                "it. Next: finish the run with the version that began it"
             )
 
 
 def render(entry: Entry) -> bytes:
     """Return one entry as a line without its newline."""
-    told = {key: value for key, value in vars(entry).items() if key != "previous"}
-    head = _json(told)[:-1].encode("ascii")
+    fields = {key: value for key, value in vars(entry).items() if key != "previous"}
+    head = _json(fields)[:-1].encode("ascii")
     return head + _end(_sum(entry.previous, head))
 
 

@@ -68,11 +68,11 @@ class Interrupt:
     def listening(self) -> Iterator[None]:
         """Handle the signals (main thread only), and restore their handlers at the end."""
         before = {number: signal.signal(number, self._on_signal) for number in self._taken}
-        told = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        previous = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
-            signal.set_wakeup_fd(told)
+            signal.set_wakeup_fd(previous)
             for number, handler in before.items():
                 signal.signal(number, handler)
 

@@ -102,7 +102,7 @@ class Terminal:
         lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
         lines += [f"  {line}" for line in brief_of(step).lines()]
         if findings:
-            lines += ["  Found so far:", *(f"    {line}" for line in self._look_up.in_short(findings))]
+            lines += ["  Findings so far:", *(f"    {line}" for line in self._look_up.in_short(findings))]
         self._console.show(lines)
         return self._ask(f"{stage.id}.{step.id}")
 
@@ -110,7 +110,9 @@ class Terminal:
         """Ask the stage's own question and show what is known about the stage."""
         lines = ["", f"{stage.id}: {stage.title}"]
         if stage.window:
-            lines.append(f"  Phases: {', '.join(step.id for step in stage.steps)}; no question between them")
+            lines.append(
+                f"  Phases: {', '.join(step.id for step in stage.steps)}; there is no question between phases"
+            )
             waves = [step for step in stage.steps if step.hazard is Hazard.WINDOW][:1]
             notice = [stage.unnoticed] if stage.unnoticed else [brief_of(s).clients_may_notice for s in waves]
             lines += [f"  Clients may notice: {text}" for text in notice]
@@ -118,7 +120,7 @@ class Terminal:
             for step in _changing(stage):
                 lines += [f"  {line}" for line in brief_of(step).lines()]
         lines += [f"  {line}" for line in self._look_up.remarks(stage)]
-        lines += [f"  Without it: {stage.skip}"] if stage.skip else []
+        lines += [f"  Without this stage: {stage.skip}"] if stage.skip else []
         lines.append(f"  {stage.consent}")
         self._console.show(lines)
         self._consented = stage.id
@@ -132,7 +134,7 @@ class Terminal:
         answer, said = _understood(line, self._look_up)
         if answer is not None and answer.word == "stop":
             return True
-        self._console.show(said or [f"  while it waits: {WHILE_IT_WAITS}"])
+        self._console.show(said or [f"  possible input while the run waits: {WHILE_IT_WAITS}"])
         return False
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
@@ -166,7 +168,7 @@ class Terminal:
             if word is not None and word in words:
                 return Answer(word, by=self._user)
             if line.strip().lower() in _FINDINGS:
-                self._console.show([f"  {told}" for told in self._look_up.whole((finding,))])
+                self._console.show([f"  {text}" for text in self._look_up.whole((finding,))])
         return Answer(unanswered)
 
     def hold(self, where: str) -> Answer | None:
@@ -188,10 +190,10 @@ class Terminal:
             self._console.show(
                 said
                 or [
-                    f"  not understood: {line.strip()!r}. g goes on; s stops here, resumable;",
+                    f"  not understood: {line.strip()!r}. g goes on; s stops here, and resume continues;",
                     *([_BACK_KEYS] if backing else []),
-                    *(["  k skips it"] if skip else []),
-                    "  f shows in short what the newest step found; f STEP, or f all, tells it whole",
+                    *(["  k skips this stage;"] if skip else []),
+                    "  f lists the findings of the newest step; f STEP and f all show findings in full",
                 ]
             )
 
@@ -255,7 +257,7 @@ def _understood(line: str, look_up: LookUp) -> tuple[Answer | None, Sequence[str
     words = line.split()
     first, rest = (words[0].lower(), words[1:]) if words else ("", [])
     if first in _FINDINGS and len(rest) < 2:
-        return None, [f"  {told}" for told in look_up.findings(rest[0] if rest else "")]
+        return None, [f"  {text}" for text in look_up.findings(rest[0] if rest else "")]
     word = _WORDS.get(first)
     if word is None or len(rest) > (word == "back"):
         return None, ()

@@ -71,13 +71,14 @@ class Copies:
         process has sent nothing yet, it assumes that the copy is complete. The host's answer corrects that.
         """
         said = self._send(host, content, self._held.get(host, len(content)))
-        if said.rc == _REFUSED and (told := _HOLDS.search(said.output)):
-            length = int(told[1])
-            same = length <= len(content) and hashlib.sha256(content[:length]).hexdigest() == told[2]
+        if said.rc == _REFUSED and (match := _HOLDS.search(said.output)):
+            length = int(match[1])
+            same = length <= len(content) and hashlib.sha256(content[:length]).hexdigest() == match[2]
             if not same and not self._recovered():
                 return (
                     f"its copy of {length:,} bytes is not the beginning of this journal of "
-                    f"{len(content):,} bytes, and stays. Next: compare both, and remove the wrong one"
+                    f"{len(content):,} bytes, so it was kept. Next: compare both files, and remove the wrong "
+                    "one"
                 )
             said = self._send(host, content, length if same else 0)
         return said.output.strip() or f"exit {said.rc}" if said.rc else ""

@@ -18,9 +18,13 @@ def refuse_taken(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a directory; needed: the name of a file")
     if not path.parent.is_dir():
-        raise UsageError(f"{path}: no directory {path.parent}. Next: make it, or another FILE")
+        raise UsageError(
+            f"cannot write {path}: no directory {path.parent}. Next: create it, or name another FILE"
+        )
     if not force and os.path.lexists(path):
-        raise UsageError(f"{path} exists already and stays as it is. Next: another FILE, or --force")
+        raise UsageError(
+            f"{path} already exists and was not replaced. Next: name another FILE, or pass --force"
+        )
 
 
 def refuse_all_taken(paths: Iterable[Path], stale: Iterable[Path], *, force: bool) -> None:
@@ -32,7 +36,7 @@ def refuse_all_taken(paths: Iterable[Path], stale: Iterable[Path], *, force: boo
         refuse_taken(path, force=force)
     for path in stale:
         if not force:
-            raise UsageError(f"{path} belongs to an earlier plan. Next: another FILE, or --force")
+            raise UsageError(f"{path} belongs to an earlier plan. Next: name another FILE, or pass --force")
 
 
 def write_all(contents: Mapping[Path, str], stale: Iterable[Path] = (), *, force: bool = False) -> None:
@@ -65,7 +69,7 @@ def write_all(contents: Mapping[Path, str], stale: Iterable[Path] = (), *, force
         for path in made:
             path.unlink(missing_ok=True)
         if isinstance(error, FileExistsError):
-            appeared = f"{error.filename2} appeared meanwhile and stays as it is"
+            appeared = f"{error.filename2} was created meanwhile by another process and was not replaced"
             raise UsageError(f"{appeared}. Next: another FILE, or --force") from error
         raise
     finally:

@@ -225,8 +225,8 @@ class History:
 
     @property
     def onward(self) -> str:
-        """What ``resume`` does next, in words, with its direction if that is back."""
-        return "resume goes on" + ("" if self.heading == "forward" else f" {self.heading}")
+        """A clause that says how ``resume`` continues, with the direction if the run goes back."""
+        return "zkmigrate resume continues" + ("" if self.heading == "forward" else f" {self.heading}")
 
     def applied(self, step: str, target: str) -> tuple[Applied, ...]:
         """Return the changes of a step on a target that are not undone, oldest first."""

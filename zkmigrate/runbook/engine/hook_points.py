@@ -185,23 +185,23 @@ class HookPoints:
         where = place.step or place.stage or "the run"
         if end.how == "interrupted":
             onward = self._journal.history.onward
-            raise Leave(RunEnded(_INTERRUPTED, f"interrupted in a hook {moment} of {where}; {onward}"))
-        seen = {"timeout": f"not done within {hook.timeout_s:g} s", "done": f"exit code {end.code}"}
+            raise Leave(RunEnded(_INTERRUPTED, f"interrupted during a {moment} hook of {where}; {onward}"))
+        seen = {"timeout": f"it did not end within {hook.timeout_s:g} s", "done": f"exit code {end.code}"}
         finding = Finding(
             id=f"hook.{moment}",
-            claim=f"{hook.run} lets the run go on",
+            claim=f"the hook {hook.run} succeeds",
             held=Held.NO,
             seen=": ".join(filter(None, (seen.get(end.how, "not started"), end.said))),
             needed=f"exit code 0 within {hook.timeout_s:g} s",
             moves=(
-                f"see what it said{f' ({end.output})' if end.output else ''} and fix that",
-                "or change hooks in migration.yml: a run goes on with other hooks than it was begun with",
+                f"read the hook's output{f' ({end.output})' if end.output else ''} and fix the cause",
+                "or change hooks in migration.yml, which is allowed during a run",
             ),
         )
-        why = f"a hook {moment} of {where} stops the run"
+        why = f"a {moment} hook of {where} stopped the run"
         if moment == "before_window":
             raise Leave(Turn(place.stage, why, 7, findings=(finding,)))
-        raise Leave(RunEnded(6, f"{why}; fix that, then resume", (finding,)))
+        raise Leave(RunEnded(6, f"{why}; fix the cause, then resume", (finding,)))
 
     def _shut(self) -> bool:
         """Return whether clients are, or may be, refused.

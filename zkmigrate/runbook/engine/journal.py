@@ -157,7 +157,9 @@ class Journal:
             write_all({path: text}, force=True)
             _sync_directory(path.parent)
         except (OSError, UsageError) as error:
-            raise JournalError(f"cannot write {path}: {error}; nothing more is sent without it") from None
+            raise JournalError(
+                f"cannot write {path}: {error}. The run sends nothing more without this file"
+            ) from None
         return path
 
     def append(self, kind: Kind, body: Mapping[str, Any], *, sync: bool = True) -> Entry:
@@ -236,8 +238,8 @@ class Journal:
     def _fail(self, error: OSError) -> None:
         """Remove the half-written line if possible, and refuse all further lines."""
         self._failed = (
-            f"cannot write {self._path}: {error.strerror}. No change is sent without its durable intent. "
-            "Next: make room, then resume or rollback"
+            f"cannot write {self._path}: {error.strerror}. No change is sent before the journal records it. "
+            "Next: free disk space, then resume or rollback"
         )
         with contextlib.suppress(OSError):  # else the torn line is cut off when the journal is next read
             os.ftruncate(self._fd, self._length)
@@ -277,7 +279,7 @@ def _missed(parsed: chain.Parsed, written: int) -> chain.Parsed:
         return parsed
     if not parsed.entries:
         return replace(parsed, damage="is missing, though this run has begun")
-    return replace(parsed, damage=f"is missing, and {written} lines were written")
+    return replace(parsed, damage=f"is missing, although {written} lines were written")
 
 
 def _written_lines(run_dir: Path) -> int:
@@ -323,7 +325,7 @@ def _own_directory(path: Path, *, create: bool) -> None:
     except OSError as error:
         raise JournalError(f"no run directory {path}: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode):
-        raise JournalError(f"{path} is not a directory (a link is refused); needed: a directory of our own")
+        raise JournalError(f"{path} is not a directory (a link is refused); needed: a directory of this user")
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise JournalError(
             f"{path} has mode {stat.S_IMODE(status.st_mode):04o} and owner {status.st_uid}; "

@@ -29,7 +29,7 @@ BEAT_S = 5.0
 
 UNWITNESSED = (
     "no host keeps a lock or a copy of the journal. The run does not notice a second operator on another "
-    "machine. Its directory is the only record of what it changed: keep that"
+    "machine. The run's directory is the only record of its changes, so keep it"
 )
 """The warning for a run without witnesses."""
 
@@ -49,7 +49,7 @@ class LocalLock:
             self._fd = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
             raise JournalError(
-                f"{run_dir} cannot be opened: {error.strerror}; needed: a directory of our own, no link"
+                f"{run_dir} cannot be opened: {error.strerror}; needed: a directory of this user, not a link"
             ) from None
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,8 +58,9 @@ class LocalLock:
             other = process.at_work(run_dir)
             who = f" (process {other.pid}, {other.verb} by {other.by})" if other and other.pid else ""
             raise LockedError(
-                f"another zkmigrate on this machine works on {run_dir.name}{who}. Next: status, "
-                "hold, or wait for it; Ctrl-C there stops it resumable"
+                f"another zkmigrate process on this machine works on {run_dir.name}{who}. Next: zkmigrate "
+                "status, or wait until that process ends; Ctrl-C at its terminal stops it, and zkmigrate "
+                "resume then continues the run"
             ) from None
         try:
             place = process.terminal(os.environ)
@@ -143,7 +144,9 @@ class HostLock:
         Raises LockedError if the lock is lost or another operator holds it, and HostError without a majority.
         """
         if self._lost:
-            raise LockedError(f"{self._lost}. Next: status; or, when the other one is gone, --steal")
+            raise LockedError(
+                f"{self._lost}. Next: zkmigrate status; or pass --steal if that process is dead"
+            )
         if self._hosts and not self._held and not (way is Way.FORWARD and stage in self._before):
             self._take(needed=stage not in self._before)
         return self._number
@@ -186,15 +189,15 @@ class HostLock:
         if refused:
             host, said = next(iter(refused.items()))
             return LockedError(
-                f"{host} holds the lock for somebody else: {said.strip()}. Next: wait for the other "
-                "run, or, when its operator is gone, --steal"
+                f"{host} keeps the lock for another process: {said.strip()}. Next: wait until that process "
+                "ends; or pass --steal if it no longer runs"
             )
         said_all = "; ".join(
             f"{host}: {answer if isinstance(answer, HostError) else answer.output.strip()}"
             for host, answer in answers.items()
             if isinstance(answer, HostError) or answer.rc
         )
-        return HostError(f"no majority of the {self._many} gave the lock: {said_all}. Nothing was changed")
+        return HostError(f"no majority of the {self._many} granted the lock: {said_all}. Nothing was changed")
 
     def _keep(self) -> None:
         while not self._over.wait(self._beat_s) and not self._lost:
@@ -204,7 +207,7 @@ class HostLock:
         answers = self._all(self._held, ("lock", f"lock.beat.{self._nonce}", "beat"), self._number)
         for host, answer in answers.items():
             if isinstance(answer, Outcome) and answer.rc == FENCED_OFF:
-                self._lost = f"{host} was taken over: {answer.output.strip()}"
+                self._lost = f"the lock on {host} was taken over: {answer.output.strip()}"
 
     def _all(
         self, hosts: tuple[str, ...], words: tuple[str, ...], fencing: int

@@ -131,6 +131,6 @@ class Logbook:
         if self._ports.copies is None or not isinstance(at, Next) or at.stage.window:
             return
         without = self._ports.copies(self._journal.content())
-        if told := "; ".join(f"{h}: {why}" for h, why in without.items() if h not in self._without):
-            self._ports.emit(events.Noted(f"no copy of the journal for now on {told}"))
+        if reasons := "; ".join(f"{h}: {why}" for h, why in without.items() if h not in self._without):
+            self._ports.emit(events.Noted(f"the copy of the journal is not up to date on {reasons}"))
         self._without = set(without)

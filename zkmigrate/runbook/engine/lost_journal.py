@@ -64,8 +64,8 @@ def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Loo
     stages, done = _known(left, playbook, newer)
     context = Context(run, inventory, records=left.records())
     if over := _over(playbook, context, look):
-        told = {op.host for op in every}
-        uninstalled = any(host not in told for host in playbook.witnesses(inventory))
+        reporting = {op.host for op in every}
+        uninstalled = any(host not in reporting for host in playbook.witnesses(inventory))
         last = over[-1] if uninstalled else over[0]
         stages |= {stage.id for stage in playbook.stages[:last]}
         done |= _gone(playbook.stages[last], context, look, opened=True)
@@ -93,10 +93,11 @@ def _records(playbook: Playbook, inventory: Inventory, look: Look) -> tuple[Oper
     silent = {host: reading for host, reading in asked.items() if not isinstance(reading, Seen)}
     if silent:
         raise HostError(
-            f"without the journal only the hosts know what was done, and {len(silent)} of {len(hosts)} do "
-            f"not tell: {'; '.join(f'{host}: {reading}' for host, reading in silent.items())}. Needed: the "
+            f"without the journal only the hosts' records show what was done, and {len(silent)} of "
+            f"{len(hosts)} hosts did not report theirs: "
+            f"{'; '.join(f'{host}: {reading}' for host, reading in silent.items())}. Needed: the "
             f"record of all {playbook.many_changed}. Nothing was changed. Next: bring these hosts "
-            "back, then give the same command again"
+            "back, then run the same command again"
         )
     return tuple(op for reading in asked.values() if isinstance(reading, Seen) for op in reading.value)
 

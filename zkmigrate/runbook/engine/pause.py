@@ -132,7 +132,7 @@ def parse(
         except (ValueError, OverflowError) as error:
             raise UsageError(f"{text}: {error}; needed: a time such as 2026-11-26T06:00+01:00") from None
         if at <= now:
-            raise UsageError(f"{text} is past. Next: a time to come")
+            raise UsageError(f"{text} is past. Next: name a time in the future")
         return Pause(at=at, end=end)
     if end:
         step_names.known(playbook, text)
@@ -140,7 +140,8 @@ def parse(
     if text.isascii() and text.isdecimal():
         if playbook.paced is None or not int(text):
             raise UsageError(
-                f"cannot hold at {text}: {playbook.id} has no step that counts so. Next: a place"
+                f"cannot hold at {text}: {playbook.id} has no step that counts targets. Next: name a stage "
+                "or step"
             )
         return Pause(number=int(text))
     return Pause(step_names.place(playbook, text))

@@ -62,7 +62,7 @@ class PausePoints:
         if until is None or decide(until, self._spot(at), self._ports.clock.wall()) is not Verdict.END:
             return None
         when = f"after {until.name}" if until.at is None else f"at {pause.words(until.at)}"
-        return RunEnded(0, f"stopped {when} as asked; resume goes on")
+        return RunEnded(0, f"stopped {when} as asked; zkmigrate resume continues")
 
     def counts(self, at: Next, targets: tuple[str, ...]) -> bool:
         """Return whether a wave changes targets of its step.

@@ -52,10 +52,10 @@ from zkmigrate.runbook.model.step import (
 )
 
 LATER = "decided from facts when the step is reached"
-READS = "only looks"
-MISSED = "only looks, and sends a host what it missed of an earlier step"
+READS = "only reads"
+MISSED = "only reads, except for changes of an earlier step that a host missed"
 _NOTES = {Hazard.READ_ONLY: READS, Hazard.LATE: MISSED}
-NOTHING = "nothing: all is as this step wants it"
+NOTHING = "nothing, because everything is already as this step needs it"
 RUN = "RUN"
 """Placeholder for the run's id, which is unknown before the run begins."""
 
@@ -286,7 +286,7 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
             sudoers = zkm_host.sudoers(inventory.ssh.user).strip()
             digest = hashlib.sha256(zkm_host.program()).hexdigest()
             return (
-                f"zkm-host is this package's, sha256 {digest}",
+                f"zkm-host comes with this zkmigrate, sha256 {digest}",
                 f"{zkm_host.SUDOERS_PATH} (root, mode 0440, checked by visudo first):",
                 f"  {sudoers}",
                 *(
@@ -298,24 +298,27 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
             return (
                 "SPEC holds:",
                 *(f"  {line}" for line in change.spec.splitlines()),
-                "makes, without effect while the sets are empty (TAG: first 8 hex digits of sha256 of RUN):",
+                "creates these, without effect while sets are empty (TAG: first 8 digits of RUN's sha256):",
                 *(f"  {line}" for line in kernel.lines(change.spec, change.verb)),
                 "begins the image of the data, installs the start guard of the unit",
             )
         case Fence() if spec:
             made = kernel.lines(spec, change.verb, change.ttl_ms)
-            return ("makes (OWN: the host's own addresses):", *(f"  {line}" for line in made))
+            return ("creates these (OWN: the host's own addresses):", *(f"  {line}" for line in made))
         case Cut() if spec:
             made = kernel.lines(spec, change.verb, change.ttl_ms)
-            return ("makes, and a timer on the host that undoes it:", *(f"  {line}" for line in made))
+            return (
+                "creates these, and a timer on the host that removes them:",
+                *(f"  {line}" for line in made),
+            )
         case Seal():
             return (
-                "BOOT-ID and STAMP are decided from facts at SEAL: what STOP read and PROVE proved; the host",
-                "refuses when either differs, the lease has lapsed or the rules are not its own",
+                "BOOT-ID and STAMP are known only at SEAL: STOP reads them and PROVE uses them. The host",
+                "refuses if one of them differs, the lease has ended, or the rules are not those of the run",
             )
         case Go():
             return (
-                "place and first are decided from facts at GO: which hosts hold the newest transaction; the",
+                "place and first are known only at GO: they name the hosts with the newest transaction. The",
                 "plan assumes that every host holds it, as after DRAIN",
             )
         case _:

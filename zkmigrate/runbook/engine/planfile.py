@@ -180,13 +180,13 @@ def read(path: Path) -> PlanFile:
         raise UsageError(f"{path} is not a plan of this version ({said}); {_MADE}") from None
     if plan.checksum != checksum_of(plan) or plan.digest != _digest(plan):
         raise UsageError(
-            f"{path} is damaged or was edited: its checksum is not that of what it says; nothing was done. "
-            "Next: take the file as it was written; or plan again"
+            f"{path} is damaged or was edited: its checksum does not match its content. Nothing was done. "
+            "Next: use the unchanged file; or plan again"
         )
     return plan
 
 
-_MADE = "needed: what plan --out wrote or plan --json printed. Next: zkmigrate plan --out FILE"
+_MADE = "needed: a file of plan --out, or the output of plan --json. Next: zkmigrate plan --out FILE"
 
 
 # --- comparing ----------------------------------------------------------------------------------------------
@@ -204,9 +204,9 @@ def heading_differences(planned: PlanFile, playbook: str, inventory: str) -> tup
     """
     found = []
     if planned.playbook != playbook:
-        found.append(f"the playbook was {planned.playbook}, is {playbook}")
+        found.append(f"the playbook was {planned.playbook} and is now {playbook}")
     if planned.inventory != inventory:
-        found.append(f"the inventory's digest was {planned.inventory[:12]}, is {inventory[:12]}")
+        found.append(f"the inventory's digest was {planned.inventory[:12]} and is now {inventory[:12]}")
     return tuple(found)
 
 
@@ -217,52 +217,48 @@ def _differences(planned: PlanFile, now: PlanFile) -> Iterator[str]:
     before, after = planned.steps(), now.steps()
     for name in dict.fromkeys((*before, *after)):
         if name not in after or name not in before:
-            yield f"{name}: {'not planned' if name not in before else 'planned'}, {_there(name in after)}"
+            yield f"{name} {'is new' if name not in before else 'is no longer'} in the playbook"
         else:
             yield from _step_differences(name, before[name], after[name])
     for file in dict.fromkeys((*planned.seen, *now.seen)):
         was, is_ = planned.seen.get(file), now.seen.get(file)
         if was != is_ and was is not None and is_ is not None:  # otherwise the step's difference covers it
             changed = not {was, is_} & set(_STATES)
-            yield f"{file}: {'changed since' if changed else f'was {_state(was)}, is {_state(is_)}'}"
+            yield f"{file} {'has changed' if changed else f'was {_state(was)} and is now {_state(is_)}'}"
 
 
-_NOT_THERE = "not there"
-_STATES = {"absent": _NOT_THERE, "unknown": "not to be read"}
-
-
-def _there(there: bool) -> str:
-    return "in the playbook now" if there else "not in the playbook any more"
+_NOT_THERE = "absent"
+_STATES = {"absent": _NOT_THERE, "unknown": "unreadable"}
 
 
 def _state(seen: str) -> str:
-    return _STATES.get(seen, "there")
+    return _STATES.get(seen, "present")
 
 
 def _step_differences(name: str, was: FileStep, now: FileStep) -> Iterator[str]:
     if bool(was.unknown) != bool(now.unknown):
         yield (
-            f"{name}: was known, is not now: {now.unknown}"
+            f"the changes of {name} were known when it was planned and are unknown now: {now.unknown}"
             if now.unknown
-            else f"{name}: was not known when it was planned, is now"
+            else f"the changes of {name} were unknown when it was planned and are known now"
         )
         return
     if was.basis is not None and now.basis is not None:
         for fact in dict.fromkeys((*was.basis, *now.basis)):
             before, after = was.basis.get(fact, _NOT_THERE), now.basis.get(fact, _NOT_THERE)
             if before != after:
-                yield f"{name}: {fact} was {before}, is {after}"
+                yield f"{name}: {fact} was {before} and is now {after}"
         return
     for target in dict.fromkeys((*was.targets, *now.targets)):
         old, new = was.targets.get(target, ()), now.targets.get(target, ())
         if not new:
-            yield f"{name} on {target}: {len(old)} changes planned, nothing to do now"
+            yield f"{name} on {target}: {len(old)} changes were planned, and none is needed now"
         elif not old:
-            yield f"{name} on {target}: nothing planned, {len(new)} changes now"
+            yield f"{name} on {target}: no change was planned, and {len(new)} are needed now"
         elif [c.fingerprint for c in old] != [c.fingerprint for c in new]:
             kept = {c.fingerprint for c in old}
             other = next((c.text for c in new if c.fingerprint not in kept), f"{len(new)} changes")
-            yield f"{name} on {target}: not as planned: {other}"
+            yield f"{name} on {target}: the changes differ from the plan: {other}"
 
 
 def summary(differs: tuple[str, ...]) -> str:

@@ -94,7 +94,7 @@ def _lock(fd: int, run_dir: Path) -> None:
             if time.monotonic() >= end:
                 raise LockedError(
                     f"another process has held {run_dir / NAME} for {_ASKED_S:.0f} s. Nothing was changed. "
-                    f"Next: see which one that is (fuser {run_dir / NAME}), end it, then run the same "
+                    f"Next: find that process (fuser {run_dir / NAME}), end it, then run the same "
                     "command again"
                 ) from None
             time.sleep(_ASK_AGAIN_S)

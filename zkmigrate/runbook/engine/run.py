@@ -46,7 +46,7 @@ _RETRY_S = 0.3
 _ANSWER_S = 600.0
 """Seconds to wait for an answer outside a window, where no answer means stop."""
 _READS = "a step that is declared read-only makes no changes"
-_RECORD = "what the steps before recorded can be read"
+_RECORD = "the records of earlier steps can be read"
 
 
 class Walk:
@@ -85,7 +85,7 @@ class Walk:
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
                 raise UsageError(
-                    f"run {self.history.run} is on its way {self.history.heading}: resume finishes that first"
+                    f"run {self.history.run} is on its way {self.history.heading}. Next: zkmigrate resume"
                 )
             self._turn_forward("asked by the operator")
         return self._guarded(self._after_interruption)
@@ -107,8 +107,8 @@ class Walk:
         step_names.known(self.playbook, to)
         if at := self.history.short_of(self.playbook, to):
             raise UsageError(
-                f"run {self.history.run} has not come to {to}: it stands at {at}. Nothing was changed. "
-                "Next: resume, or rollback to a place before that"
+                f"run {self.history.run} has not reached {to}: it is at {at}. Nothing was changed. "
+                "Next: resume, or roll back to an earlier place"
             )
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
@@ -241,13 +241,15 @@ class Walk:
             return at.step.check(context, facts), facts
         except HostError as error:
             limit = self.inventory.policy.step_deadline_s
-            return Waiting(f"{at.id} has its answers", str(error), limit, poll_s=1.0), None
+            return Waiting(f"every question of {at.id} is answered", str(error), limit, poll_s=1.0), None
         except Exception as error:
             if isinstance(error, ZkmigrateError) or not at.stage.window or at.way is Way.BACK:
                 raise
             self.journal.append("note", {"text": traceback.format_exc()})
             seen = f"{type(error).__name__}: {error}"
-            finding = Finding("engine.step-error", "the step comes to a verdict", Held.NO, seen=seen)
+            finding = Finding(
+                "engine.step-error", "the step ends without an unexpected error", Held.NO, seen=seen
+            )
             return Blocked((finding,)), None
 
     def _ask_about(self, at: Next, findings: Sequence[Finding]) -> None:
@@ -390,13 +392,13 @@ class Walk:
             raise Leave(RunEnded(6, f"{at.id} has no way back; {on} goes forward", findings))
         if at.way is Way.BACK and verdict.others_back:
             self._others_back(at)
-        if at.way is Way.BACK and self._window.hears_again(at, findings):
+        if at.way is Way.BACK and self._window.retries_way_back(at, findings):
             return
         if at.way is Way.BACK:
-            message = f"the way back stopped at {at.id}: an operator is needed, then resume"
+            message = f"the way back stopped at {at.id}; fix the findings, then resume"
             raise Leave(RunEnded(8, message, findings))
         if not (at.stage.window and self.history.touched_in(at.stage.id)):
-            message = f"{at.id} is blocked; fix that, then resume"
+            message = f"{at.id} is blocked; fix the findings, then resume"
             raise Leave(RunEnded(_gate_code(at, findings), message, findings))
         self._window.refused(at, findings)
 
@@ -437,9 +439,9 @@ class Walk:
     def _arrived(self, turn: Turn) -> RunEnded | None:
         """End at the place that the way back led to, or go forward again after a rehearsal."""
         if turn.then == "end":
-            told = [decode_finding(f) for found in self.history.found_back.values() for f in found]
-            odd = () if turn.code else doubts(told)  # a run that turned by itself reports its cause
-            differs = f"; not as before: {', '.join(dict.fromkeys(f.id for f in odd))}" if odd else ""
+            findings = [decode_finding(f) for found in self.history.found_back.values() for f in found]
+            odd = () if turn.code else doubts(findings)  # a run that turned by itself reports its cause
+            differs = f"; not as before the run: {', '.join(dict.fromkeys(f.id for f in odd))}" if odd else ""
             why = f"{turn.why}{differs}{self._kept()}"
             return RunEnded(turn.code, f"back at {turn.where}: {why}", (*self._cause, *odd))
         if turn.then == "next":
@@ -456,7 +458,9 @@ class Walk:
             f"; {words}"
             for stage in self.playbook.stages
             if stage.window is not None and stage.window.unattended is not None
-            for words in self._window.told_back(stage, self._context(Next(stage, stage.steps[0], Way.BACK)))
+            for words in self._window.way_back_lines(
+                stage, self._context(Next(stage, stage.steps[0], Way.BACK))
+            )
         )
 
     def _obey(self, answer: Answer, stage: Stage) -> None:
@@ -524,7 +528,7 @@ class Walk:
         at = self.history.next(self.playbook)
         where = f"at {at.id}, {at.way.value}" if isinstance(at, Next) else "between stages"
         open_ = [a.operation for a in self.history.unconfirmed()]
-        text = f"run {self.history.run} stands {where}"
+        text = f"run {self.history.run} is {where}"
         if isinstance(at, Next) and at.stage.window and (phase := self._window.phase(at.stage)):
             text += f" (window, phase {phase}: a lease that is not sealed ends by itself)"
         return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
@@ -596,7 +600,7 @@ class Patience:
         claim, seen = f"{waiting.what} within {waiting.deadline_s:g} s", waiting.progress
         _, still_s = self._still.get(waiting.what, (None, 0.0))
         if still_s >= waiting.stalled_s:
-            claim = f"{waiting.what}: progress every {waiting.stalled_s:g} s"
+            claim = f"progress at least every {waiting.stalled_s:g} s until {waiting.what}"
             seen = f"{seen}; no progress for {still_s:.0f} s"
         moves = ("find out why it takes so long, then resume", *waiting.moves)
         moves += ("rollback",) if back else ()
@@ -621,13 +625,13 @@ class Patience:
 
         back: whether there is a way back.
         """
-        claim = "a change brings its target forward"
+        claim = "a change has an effect on its target"
         findings = []
         for target, (changes, times) in self._tries.items():
             if times <= TRIES or plans.get(target) != changes:
                 continue
-            last = self._said.get(target) or "confirmed, yet the step still wants it"
-            seen = f"the same change {TRIES} times in a row; the last time: {last}"
+            last = self._said.get(target) or "confirmed, yet the step still needs it"
+            seen = f"the same change was sent {TRIES} times in a row; the last result: {last}"
             needed = "; ".join(change.describe() for change in changes) or "a change to send"
             kind = "cluster" if changes and isinstance(changes[-1], ClusterChange) else "host"
             moves = (f"fix the {kind}, then resume", *(("rollback",) if back else ()))
@@ -644,8 +648,8 @@ def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
     changes = [change.describe() for changes in plans.values() for change in changes]
     if step.hazard is not Hazard.READ_ONLY or not changes:
         return None
-    seen = f"{step.id} wants to send: {changes[0]}" + (f", and {n} more" if (n := len(changes) - 1) else "")
-    needed = "a step that says in its hazard what it can do: a defect of the playbook"
+    seen = f"{step.id} plans to send: {changes[0]}" + (f", and {n} more" if (n := len(changes) - 1) else "")
+    needed = "a hazard of the step that allows changes: a defect of the playbook"
     return Blocked((Finding("engine.read-only", _READS, Held.NO, seen=seen, needed=needed),))
 
 
@@ -661,7 +665,7 @@ MEANINGS = meanings(
     finding says what the step waited for and what it saw last. To do: Find out why it takes so long, then
     resume. Or roll back.
 
-    engine.no-progress: zkmigrate sent the same change several times, and the target did not move. Cause:
+    engine.no-progress: zkmigrate sent the same change several times, without effect on the target. Cause:
     The host refuses the change, or something undoes it. The finding quotes the host's last answer. To do:
     Repair the target, then resume. Or roll back.
 
@@ -669,7 +673,7 @@ MEANINGS = meanings(
     edited, cut off or taken from another run. To do: Put the journal back from a copy, then resume.
     Without a copy: zkmigrate resume --journal-lost.
 
-    engine.step-error: A step failed with an error that nobody foresaw. Cause: A defect of zkmigrate. The
+    engine.step-error: A step failed with an unexpected error. Cause: A defect of zkmigrate. The
     journal has the whole traceback. To do: Let the run walk back. Send the note of the journal to the
     maintainers.
 

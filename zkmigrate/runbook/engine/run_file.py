@@ -44,14 +44,14 @@ def line(value: object) -> str:
     Raises ValueError for a value that is not text.
     """
     if not isinstance(value, str):
-        raise ValueError("its words are not text")
+        raise ValueError("it has a value of another type than text")
     return " ".join("".join(c if c.isprintable() else " " for c in value).split())[:_WORDS]
 
 
 def moment(value: object) -> float:
     """Return a value as seconds since the epoch. Raises ValueError for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
-        raise ValueError("its time is none")
+        raise ValueError("its time is not a number of seconds")
     return float(value)
 
 

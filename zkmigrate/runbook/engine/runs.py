@@ -126,8 +126,8 @@ def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     still = [run.run for run in found if run.is_open(playbook)]
     if len(still) > 1:
         raise UsageError(
-            f"{len(still)} runs of {inventory.name} are open: {', '.join(still)}. Next: --run-id of "
-            "the one that is meant"
+            f"{len(still)} runs of {inventory.name} are open: {', '.join(still)}. Next: name "
+            "one with --run-id"
         )
     return still[0] if still else found[-1].run
 
@@ -161,7 +161,7 @@ def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
                 )
             raise UsageError(
                 f"run {run.run} is not finished ({state_of(run.history, playbook).where}){_not_undone(run)}. "
-                f"Next: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, "
+                f"Next: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, which goes "
                 "forward again after a way back"
             )
     begun = [path.name for path in runs.glob(f"{inventory.name}-*") if has_begun(path)]
@@ -271,7 +271,7 @@ def is_id(run: str) -> bool:
 def directory(runs: Path, run: str) -> Path:
     """Return the directory of a run. Raises UsageError unless the id matches ``[a-z0-9][a-z0-9-]{0,23}``."""
     if not is_id(run):
-        raise UsageError(f"run id {run!r} is invalid; needed: 1 to 24 of a-z, 0-9 and -, the first not -")
+        raise UsageError(f"run id {run!r} is invalid; needed: 1 to 24 of a-z, 0-9 and -, not - first")
     return runs / run
 
 
@@ -304,7 +304,7 @@ def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
     run = applied_by(runs, plan)
     if run not in ("", but):
         raise StaleError(
-            f"the plan {plan[:12]} was applied by run {run}; needed: one that no run was begun with. "
+            f"the plan {plan[:12]} was applied by run {run}; needed: a plan that no run began with. "
             f"Next: resume or rollback with --run-id {run}, or plan again"
         )
 
@@ -314,7 +314,7 @@ def plan_comes_late(history: History, plan: str) -> StaleError:
     seen = "this plan" if history.plan == plan else f"plan {history.plan[:12]}"
     return StaleError(
         f"run {history.run} was begun with {seen} and has changed hosts since; a plan is for a run that "
-        f"begins. Next: the same without --plan goes on with run {history.run}"
+        f"begins. Next: the same command without --plan continues run {history.run}"
     )
 
 
@@ -330,8 +330,8 @@ def check_same(history: History, playbook: str, inventory: str) -> None:
         if seen != needed:
             raise StaleError(
                 f"run {history.run} was begun with {what} {needed}, this is {seen}, and hosts have been "
-                "changed since. Next: give the one it was begun with; or roll back with it, then "
-                "run with this one"
+                f"changed since. Next: use the {what} that the run began with; or roll back with it, and "
+                f"begin a new run with this {what}"
             )
 
 
@@ -347,8 +347,8 @@ def make(run_dir: Path) -> None:
         run_dir.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the run directory {run_dir} cannot be made ({error.strerror}: {error.filename}); nothing was "
-            "changed. Next: fix that, or name another place for runs in ZKMIGRATE_RUNS"
+            f"the run directory {run_dir} cannot be created ({error.strerror}: {error.filename}); nothing "
+            "was changed. Next: fix that, or name another directory for runs in ZKMIGRATE_RUNS"
         ) from None
 
 

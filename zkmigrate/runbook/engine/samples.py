@@ -79,7 +79,7 @@ class Samples:
             head = {"at": round(at, 3), "mono": round(mono, 4), "kind": kind}
             line = (json.dumps({**head, **body}, separators=(",", ":")) + "\n").encode("ascii")
             if self._size + len(line) > self._limit:
-                self._give_up(f"it holds {self._size} bytes, the limit is {self._limit}")
+                self._give_up(f"the file has {self._size} bytes, and the limit is {self._limit}")
                 return
             try:
                 written = os.write(self._fd, line)
@@ -87,7 +87,7 @@ class Samples:
                 self._give_up(f"{error.strerror}")
                 return
             if written < len(line):
-                self._give_up("the disk takes no more")
+                self._give_up("a line could not be written whole")
                 return
             self._size += written
 

@@ -85,5 +85,9 @@ def behind(playbook: Playbook, here: str, to: str) -> None:
     stages = dict.fromkeys(step.partition(".")[0] for step in reached)
     if to and to not in (*stages, *reached):
         every = (*(stage.id for stage in playbook.stages), *steps)
-        what = f"{to} is ahead" if to in every else f"{to!r} is not a stage or step of {playbook.id}"
+        what = (
+            f"the run has not reached {to}"
+            if to in every
+            else f"{to!r} is not a stage or step of {playbook.id}"
+        )
         raise UsageError(f"{what}; possible: {', '.join((*stages, *reached))}")

@@ -276,14 +276,17 @@ class _Session:
 
 def _lapsed(host: str) -> Finding:
     seen = "no renewal came in time, and the host went back by itself"
-    claim, needed = "the block on the host held without a gap", "every renewal finds its entries still there"
+    claim, needed = (
+        "the block on the host held without a gap",
+        "the block's entries still exist at every renewal",
+    )
     moves = ("let the run walk back, then run again",)
     return Finding(Trouble.LEASE_LAPSED, claim, Held.NO, seen=seen, needed=needed, moves=moves, target=host)
 
 
 def _undelivered(host: str, silent: float, why: str) -> Finding:
     claim, needed = "the lease is renewed on the host", "a renewal within the lease's time"
-    seen = f"nothing delivered for {silent:.1f} s: {why}"
+    seen = f"no renewal was delivered for {silent:.1f} s: {why}"
     moves = ("let the run walk back, then fix the connection",)
     return Finding(
         Trouble.HOST_UNREACHABLE, claim, Held.UNKNOWN, seen=seen, needed=needed, moves=moves, target=host

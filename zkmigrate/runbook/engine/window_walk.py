@@ -88,11 +88,11 @@ class Window:
             self._judge(at, finding, findings)
         now = self._ports.clock.now
         if now() - self._refused_since.setdefault(at.id, now()) > self._policy.step_deadline_s:
-            message = f"{at.id} stays blocked past the point where it could turn back"
+            message = f"{at.id} was still blocked when it was too late to turn back"
             raise Leave(RunEnded(8, message, findings))
         self._ports.clock.pause(_RETRY_S)
 
-    def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
+    def retries_way_back(self, at: Next, findings: tuple[Finding, ...]) -> bool:
         """Return whether to observe a step of the way back again, because a host or server did not answer.
 
         One missing answer must not keep hosts closed. Where leases are renewed the retries end soon: once the
@@ -123,7 +123,7 @@ class Window:
             raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
         return events.Holding(at.step.id, left, opens, who=who, late=self._late(at, costs=True))
 
-    def told_back(self, stage: Stage, context: Context) -> list[str]:
+    def way_back_lines(self, stage: Stage, context: Context) -> list[str]:
         """Return lines that say whether a window's way back began in time, and what clients kept.
 
         It waits some seconds for clients that have not reconnected yet. There are no lines if the window was
@@ -139,17 +139,17 @@ class Window:
             limit_s, behind = keeps_s, f" behind {farthest[-1].upper()}"
         began_s, begins = self._history.turned_at - begun[0], spec.steps.begins.upper()
         in_time = "in time" if began_s <= limit_s else "too late"
-        told = [
+        lines = [
             f"the way back began {began_s:.1f} s after {begins}, {in_time} (limit{behind} {limit_s:.1f} s)"
         ]
         if self._history.turn is not None and self._history.turn.code == LEASE_ENDED:
-            told = [f"the {spec.unattended.many} had gone back by themselves when their lease ended"]
+            lines = [f"the {spec.unattended.many} had gone back by themselves when their lease ended"]
         end = clock.now() + _KEPT_S
         kept = spec.unattended.kept(context, self._ports.look)
         while not kept.settled and clock.now() < end:
             clock.pause(_KEPT_POLL_S)
             kept = spec.unattended.kept(context, self._ports.look)
-        return [*told, *([kept.words] if kept.words else [])]
+        return [*lines, *([kept.words] if kept.words else [])]
 
     def phase(self, stage: Stage) -> str:
         """Return the id of the stage's last step that is done or has sent a change, or empty."""

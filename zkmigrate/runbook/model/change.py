@@ -118,7 +118,7 @@ class ClusterChange:
     @property
     def command(self) -> str:
         """Return the command of the cluster's own tool; by default only zkmigrate can send the change."""
-        return f"zkmigrate alone: {self.describe()}"
+        return f"only zkmigrate can do this: {self.describe()}"
 
     def describe(self) -> str:
         """Return the change in words."""
@@ -218,7 +218,7 @@ class Restore(HostChange):
         return (self.operation,)
 
     def describe(self) -> str:
-        return f"put back what was there before: {self.what}"
+        return f"restore the earlier state: {self.what}"
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,9 @@ class Seal(HostChange):
         return (self.boot_id, self.stamp)
 
     def describe(self) -> str:
-        return f"seal: keep the block for good, if still boot {self.boot_id} and data stamp {self.stamp[:12]}"
+        return (
+            f"seal: make the block permanent, if still boot {self.boot_id} and data stamp {self.stamp[:12]}"
+        )
 
 
 @dataclass(frozen=True)
@@ -408,7 +410,7 @@ _SIMPLE: dict[str, _Simple] = {
         120.0,
     ),
     "checked": _Simple("record that the reformed ensemble passed the checks", "^checked$"),
-    "open": _Simple("let clients in for good: the point of no return", "^open$"),
+    "open": _Simple("let clients in permanently: the point of no return", "^open$"),
     "finalize": _Simple("remove the block, guard, image and staged files", "^finalized$", answer_s=120.0),
 }
 

@@ -22,7 +22,7 @@ OPERATOR = "operator.address"
 NO_WAY_BACK = "open.no-way-back"
 """Id of the finding that a host has opened its door, after which no run walks back."""
 
-AGAIN = "fix it, then look again"
+AGAIN = "fix the cause, then check again"
 """The last move of a check that failed."""
 
 
@@ -121,10 +121,10 @@ def meanings(text: str) -> tuple[Meaning, ...]:
 
 
 def _meaning(paragraph: str) -> Meaning:
-    told = " ".join(paragraph.split())
-    parts = re.fullmatch(r"(\S+): (.+?) Cause: (.+?) To do: (.+)", told)
+    entry = " ".join(paragraph.split())
+    parts = re.fullmatch(r"(\S+): (.+?) Cause: (.+?) To do: (.+)", entry)
     if parts is None:
-        raise ValueError(f"not an entry with 'Cause:' and 'To do:': {told}")
+        raise ValueError(f"not an entry with 'Cause:' and 'To do:': {entry}")
     return Meaning(*parts.groups())
 
 
@@ -151,9 +151,9 @@ def claim(
     return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target, cause)
 
 
-def each(told: Mapping[str, object]) -> str:
+def each(values: Mapping[str, object]) -> str:
     """Return what was seen on each host, as one line; ``none`` without a host."""
-    return "; ".join(f"{host}: {seen}" for host, seen in told.items()) or "none"
+    return "; ".join(f"{host}: {seen}" for host, seen in values.items()) or "none"
 
 
 def doubts(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -55,9 +55,9 @@ class Stand(StrEnum):
     """
 
     BEFORE = "open, as before the window"
-    LEASED = "shut until its lease ends"
-    SEALED = "sealed: shut until it gets an order"
-    FINISHING = "has its GO, and opens by itself"
+    LEASED = "closed to clients until its lease ends"
+    SEALED = "sealed: closed to clients until it receives an order"
+    FINISHING = "has received GO, and opens by itself"
     AFTER = "open, after the window"
     UNHEARD = "does not answer"
 

@@ -85,8 +85,8 @@ def _refuse(
         raise UsageError(f"run {run} is complete: there is nothing to hold. Next: zkmigrate status")
     if where.name in _passed(playbook, history, under_way=under_way):
         raise UsageError(
-            f"run {run} is past {pause.where(playbook, where)!r} already. Next: hold without --at, for the "
-            "next place; or a later place"
+            f"run {run} has already passed {pause.where(playbook, where)!r}. Next: hold without --at, or at "
+            "a later place"
         )
     paced = playbook.paced
     if not where.number or paced is None:
@@ -96,7 +96,7 @@ def _refuse(
     if of and not changed <= where.number < of:
         raise UsageError(
             f"cannot hold after {where.number} of {of} {paced.many}; {changed} have been changed. Next: "
-            f"a number from {max(1, changed)} to {of - 1}, or hold without --at"
+            f"name a number from {max(1, changed)} to {of - 1}, or hold without --at"
         )
 
 
@@ -128,16 +128,20 @@ def _hold_lines(body: dict[str, Any], again: str, *, windows: bool, begun: bool)
     if body["replaced"]:
         out.append("  your earlier hold is replaced")
     if body["next"]:
-        at = "it is at" if body["process"] and body["next"]["begun"] else "next is"
+        at = "the run is at" if body["process"] and body["next"]["begun"] else "the next step is"
         out.append(f"  {at} {_named(body['next'])}")
     if windows:
         out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
     if body["process"]:
         out.append(f"  under way: process {body['process']['pid']} by {body['process']['by']}")
     elif begun:
-        out.append("  no process on this machine works on it: kept for the next run or resume")
+        out.append(
+            "  no process on this machine works on the run: the hold is kept for the next run or resume"
+        )
     else:
-        out.append(f"  run {body['run']} has not begun: kept for zkmigrate run --run-id {body['run']}")
+        out.append(
+            f"  run {body['run']} has not begun: the hold is kept for zkmigrate run --run-id {body['run']}"
+        )
     out.append(f"  continue: {again}")
     return out
 
@@ -147,13 +151,13 @@ def _release_lines(body: dict[str, Any]) -> list[str]:
     out = [f"run {body['run']}: the hold is released{who}"]
     onward = f"{_named(body['next'])}" if body["next"] else "no step is left"
     if not body["process"]:
-        return [*out, f"  no process on this machine works on it; run or resume continues with {onward}"]
+        return [*out, f"  no process on this machine works on the run; run or resume continues with {onward}"]
     if body["held"]:
-        out.append(f"  it held {body['where']} and continues: {onward}")
+        out.append(f"  the run held {body['where']} and continues: {onward}")
     else:
-        out.append(f"  it had not reached the hold and continues: {onward}")
+        out.append(f"  the run had not reached the hold and continues: {onward}")
     if body["next"] and body["next"]["asks"]:
-        out.append(f"  its own terminal asks first, unless it runs with --yes: {body['next']['asks']}")
+        out.append(f"  the run's own terminal asks first, unless it runs with --yes: {body['next']['asks']}")
     return out
 
 

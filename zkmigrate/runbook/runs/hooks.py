@@ -41,7 +41,7 @@ def missing(hooks: Hooks) -> tuple[str, ...]:
         path = Path(hook.run)
         if not path.is_file():
             found.append(
-                f"{place}: {path} is not there" if not path.exists() else f"{place}: {path} is not a file"
+                f"{place}: {path} does not exist" if not path.exists() else f"{place}: {path} is not a file"
             )
         elif not os.access(path, os.X_OK):
             found.append(f"{place}: {path} is not executable")
@@ -53,7 +53,7 @@ def refuse_missing(hooks: Hooks) -> None:
     if found := missing(hooks):
         raise UsageError(
             f"{'; '.join(found)}; needed: executable programs; nothing was done. Next: "
-            "fix that, or take them out of migration.yml"
+            "fix these hooks, or remove them from migration.yml"
         )
 
 

@@ -103,16 +103,15 @@ class LeftWindow:
         match self.kind:
             case Kind.SEALED | Kind.GOING if self.heading == "forward":
                 go, opens = f"{self.stage.id}.{steps.goes}", f"{self.stage.id}.{steps.opens}"
-                return (
-                    f"it goes forward: {go} and {opens} follow, and after {opens} every way back has a cost"
-                )
+                costs = f"after {opens} every way back has a cost"
+                return f"the run goes forward: {go} and {opens} follow, and {costs}"
             case Kind.OPENED:
-                return "it goes forward: hosts have opened, and every way back has a cost"
+                return "the run goes forward: hosts have opened, and every way back has a cost"
             case Kind.PARTLY if self._open():
-                return f"it walks {back}, for a lease has ended"
+                return f"the run walks {back}, because a lease has ended"
             case Kind.LEASED | Kind.PARTLY if self.heading == "forward":
-                return f"it walks {back}, or goes forward if no lease has ended"
-        return f"it walks {back}"
+                return f"the run walks {back}, or goes forward if no lease has ended"
+        return f"the run walks {back}"
 
     def _headline(self) -> str:
         unattended, died = self.unattended, self.left
@@ -134,14 +133,14 @@ class LeftWindow:
         """Return lines about the actions of the hosts without an operator."""
         one, many = self.unattended.one, self.unattended.many
         limit = "" if self.alone_s is None else f", at the latest {self.alone_s:g} s after the last renewal"
-        shut = f"a sealed {one} stays shut until this run goes on"
+        shut = f"a sealed {one} stays closed to clients until this run continues"
         leased = f"{many} that are not sealed open by themselves{limit}"
         alone = {
-            Kind.LEASED: [f"no {one} is sealed: they open by themselves{limit}"],
+            Kind.LEASED: [f"no {one} is sealed: the {many} open by themselves{limit}"],
             Kind.PARTLY: [f"{shut}; {leased}"],
             Kind.SEALED: [f"every {one} is sealed: none opens by itself, however long you wait"],
             Kind.GOING: [
-                f"a {one} that was told to finish opens by itself once enough of them serve; {shut}"
+                f"a {one} with the order to finish opens by itself once enough {many} serve; {shut}"
             ],
             Kind.BACK: [f"{shut}; {leased}"],
         }.get(self.kind, [])
@@ -149,7 +148,10 @@ class LeftWindow:
         return (
             alone
             if asked
-            else [*alone, "the journal does not show whether they have opened; run status without --offline"]
+            else [
+                *alone,
+                "the journal does not show whether the {many} have opened; run status without --offline",
+            ]
         )
 
     def _loss(self) -> list[str]:
@@ -211,7 +213,7 @@ def judged(
     stands: the state of each host, None if no host was asked. now: seconds since the epoch.
     """
     stage = shut_stage(history, playbook, inventory)
-    left = "the operator's process died" if history.ended is None else "nobody works on this run"
+    left = "the operator's process died" if history.ended is None else "no process works on this run"
     return None if stage is None else _judged(history, stage, inventory, stands, now, left)
 
 

@@ -74,12 +74,12 @@ class JournalOpener:
             journal.close()
             raise JournalError(
                 f"{self.run_dir / journals.NAME} is the journal of run {journal.history.run}; needed: "
-                f"that of {self.run_dir.name}. Next: put the right one there"
+                f"the journal of {self.run_dir.name}. Next: put that journal there"
             )
         if journal.history.lost and not journal.history.rebuilt:
             journal.close()
             place = str(self.run_dir / journals.NAME)
-            seen = f"the journal {place} was lost, and what the hosts say is not in it yet"
+            seen = f"the journal {place} was lost, and the hosts' records are not in it yet"
             raise LostJournalError(seen, self.run_dir.name, place)
         history, digest = journal.history, inventories.digest(self.inventory)
         same = runs.is_same(history, self.playbook.id, digest)
@@ -108,8 +108,8 @@ class JournalOpener:
         if held := [host for host, copy in self._copies(lambda _copy: True).items() if copy]:
             raise JournalError(
                 f"a run {self.run_dir.name} has begun elsewhere: {', '.join(held)} has a copy of its "
-                "journal, and there is none here. Nothing was changed. Next: another --run-id; or, to go on "
-                f"with that run, put its journal at {self.run_dir / journals.NAME}"
+                "journal, and this machine has no journal. Nothing was changed. Next: pass another --run-id; "
+                f"or, to continue that run, put its journal at {self.run_dir / journals.NAME}"
             )
         plan_now = self._plan(window_lines, given_plan)
         journal = Journal.create(self.run_dir, self.wall)
@@ -147,19 +147,19 @@ class JournalOpener:
         found = lost_journal.ask_hosts(left, self.playbook, self.inventory, self.look, run)
         if not (left.run or found.operations or found.stages or runs.has_begun(self.run_dir)):
             raise UsageError(
-                f"nothing tells of a run {run}: no journal here, no copy of one, no change of its on any "
-                "host. Next: --run-id of the run that is meant; or zkmigrate run begins one"
+                f"there is no trace of a run {run}: this machine has no journal, and no host has a copy or a "
+                "change of that run. Next: pass the right --run-id; or zkmigrate run begins a run"
             )
         journal = Journal.recover(self.run_dir, self.wall, copies=copies)
         if not journal.history.run:
             self._write_begin(journal, "")
         text = (
-            f"without the whole journal: {left.entries} lines of it are left, the hosts tell of "
-            f"{len(found.operations)} changes that stand; going {way.value}, as {by} asks"
+            f"the journal is incomplete: {left.entries} of its lines are left, and the hosts report "
+            f"{len(found.operations)} changes that are not undone; the run goes {way.value}, as {by} asks"
         )
         remarks = [text]
         if left.way is Way.BACK:
-            why = f"asked by {by}: --journal-lost {way.value}; the lines that are left said {_heading(left)}"
+            why = f"asked by {by}: --journal-lost {way.value}; the remaining lines say {_heading(left)}"
             journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": [], "by": by})
             remarks.append(f"turned: {why}")
         journal.append("found", found.body(text))
@@ -173,10 +173,10 @@ class JournalOpener:
             return
         why, copies = "no host keeps a record of a run", ""
         if self.playbook.witnesses(self.inventory):
-            why = "only the journal knows what a cluster held before"
+            why = "only the journal has the earlier state of a cluster"
             copies = f", or the newest copy that the {self.playbook.many_witnesses} keep,"
         raise JournalError(
-            f"a run of {self.playbook.id} does not go on without its journal: {why}. Nothing was changed. "
+            f"a run of {self.playbook.id} cannot continue without its journal: {why}. Nothing was changed. "
             f"Next: put the journal of {self.run_dir.name}{copies} at "
             f"{self.run_dir / journals.NAME}, then resume without --journal-lost. "
             f"Where no copy has all lines, remove {self.run_dir / journals.BEGUN} as well"
@@ -197,7 +197,7 @@ class JournalOpener:
             return ""
         Journal.extend(self.run_dir, before, content)
         lines = content.count(b"\n") - before.count(b"\n")
-        return f"the journal here lacked {lines:,} lines of its copies on hosts, and they were added"
+        return f"the journal on this machine lacked {lines:,} lines of its copies on hosts; these were added"
 
     def _copies(self, look: Callable[[RandomReader], T]) -> dict[str, T]:
         """Apply ``look`` to each host's copy of the journal; return the results by host.
@@ -251,13 +251,13 @@ def refuse_stale(plan_file: PlanFile, differs: tuple[str, ...]) -> None:
     if differs:
         raise runs.StaleError(
             f"the plan {plan_file.digest[:12]} is stale: {planfile.summary(differs)}; needed: a plan "
-            "that matches what would be done now. Next: plan again, compare, and run that"
+            "that matches the present state. Next: plan again, compare the plans, and run the new one"
         )
 
 
 def _note_given_plan(journal: Journal, plan_file: PlanFile | None) -> tuple[str, ...]:
     if plan_file is None:
         return ()
-    remark = f"the plan {plan_file.digest[:12]} that was given still holds"
+    remark = f"the given plan {plan_file.digest[:12]} is still valid"
     journal.append("note", {"text": remark})
     return (remark,)

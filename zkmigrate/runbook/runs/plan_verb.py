@@ -74,7 +74,7 @@ def _remarks_on(context: VerbContext, saved: PlanFile, *, offline: bool) -> list
         if run_id := runs.applied_by(context.runs, saved.digest):
             remarks.append(f"run {run_id} was begun with this plan")
     except ZkmigrateError as error:
-        remarks.append(f"whether a run was begun with this plan cannot be told: {error}")
+        remarks.append(f"cannot find out whether a run was begun with this plan: {error}")
     try:
         inventory, playbook = load(context)
         refuse_stale(saved, planfile.heading_differences(saved, playbook.id, inventories.digest(inventory)))
@@ -84,7 +84,7 @@ def _remarks_on(context: VerbContext, saved: PlanFile, *, offline: bool) -> list
     except runs.StaleError as error:
         remarks.append(str(error))
     except ZkmigrateError as error:
-        remarks.append(f"whether this plan still holds cannot be told: {error}")
+        remarks.append(f"cannot find out whether this plan is still valid: {error}")
     return remarks
 
 
@@ -113,7 +113,7 @@ def _make(
 def _measured(context: VerbContext, playbook: Playbook, inventory: Inventory, look: Look) -> tuple[str, ...]:
     """Look twice, and return the playbook's lines that need both looks."""
     clock, kept = RealClock(context.interrupt), dict[str, Any]()
-    while isinstance(told := playbook.measured(Context("plan", inventory, kept=kept), look), Waiting):
-        clock.pause(told.poll_s)
-        kept = dict(told.keep)
-    return told
+    while isinstance(measured := playbook.measured(Context("plan", inventory, kept=kept), look), Waiting):
+        clock.pause(measured.poll_s)
+        kept = dict(measured.keep)
+    return measured

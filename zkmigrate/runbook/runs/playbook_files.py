@@ -30,7 +30,7 @@ def load(name: str) -> Playbook:
         except ModuleNotFoundError as error:
             if error.name != f"playbooks.{name}":
                 raise
-            raise UsageError(f"no playbook {name} is shipped; a path ending in .py names another") from None
+            raise UsageError(f"there is no playbook {name}; a path ending in .py names a file") from None
     found = getattr(module, "PLAYBOOK", None)
     if not isinstance(found, Playbook):
         seen = "none" if found is None else f"a {type(found).__name__}"

@@ -53,7 +53,7 @@ def preflight(context: VerbContext, stage: str = "") -> int:
         context.out.write(f"run {under_way.run} has {done}: judged as before its stage {gate}\n")
     if context.interactive and not context.as_json:
         hosts = len({host for names in playbook.hosts(inventory).values() for host in names})
-        context.out.write(f"looking at {hosts} hosts; nothing is changed …\n")
+        context.out.write(f"reading {hosts} hosts; nothing is changed …\n")
         context.out.flush()
     findings: list[Finding] = []
     with open_site(context, inventory, step_context.run) as site:

@@ -136,7 +136,7 @@ def _by_hosts(
     }
     by = "" if working is None else f"; process {working.pid} works on it"
     first = [] if left is None else left.lines()
-    unknown = f"run {run_dir.name}: where it stands is not known{by}"
+    unknown = f"run {run_dir.name}: its position is unknown{by}"
     print_result(context, body, [*first, unknown, *why.splitlines(), *_host_lines(body)])
     return int(body["code"])
 
@@ -264,7 +264,9 @@ def wrong_machine(look: Look, playbook: Playbook, inventory: Inventory, hosts: M
     given = " or ".join(known)
     towards = ", ".join(here.value) or "no address at all"
     one = playbook.many_witnesses.removesuffix("s")
-    return f"no {one} answers, and this machine sends from {towards}: is it the one that has {given}?"
+    return (
+        f"no {one} answers, and this machine sends from {towards}: check that it is the machine with {given}"
+    )
 
 
 def last_findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
@@ -293,7 +295,7 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
         out += [f"  {said}" for said in [remark(body["heading"], command)] if said]
     if (wanted := body["hold"]) and not body["held"]:
         out.append(
-            f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {local_time(wanted['since'])})"
+            f"  a hold is requested, {wanted['where']} ({_who(wanted)}, {local_time(wanted['since'])})"
         )
     for step in body["done"]:
         took = body["seconds"].get(step, {}).get("forward")
@@ -309,7 +311,7 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
         for line in runs.not_undone_lines(NotUndone(**s) for s in body.get("stands", ()))
     ]
     for step, found in body.get("findings", {}).items():
-        out.append(f"  found by {step}:")
+        out.append(f"  findings of {step}:")
         out += [f"    {line}" for line in finding_lines.whole([decode_finding(f) for f in found])]
     return [*out, *_host_lines(body)]
 
@@ -447,4 +449,4 @@ def _lock(lock: Reading[Lock], status: HostStatus) -> str:
 def _entries(count: int, permanent: bool, timeout_s: float | None) -> str:
     if not count:
         return "open"
-    return "shut for good" if permanent else f"shut, {timeout_s or 0:.0f} s left"
+    return "blocked (permanent)" if permanent else f"blocked, {timeout_s or 0:.0f} s left"

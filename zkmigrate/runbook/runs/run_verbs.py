@@ -51,7 +51,7 @@ from zkmigrate.runbook.ui.outlet import outlet
 from zkmigrate.runbook.ui.run_files import recorded
 
 _ASKED_TO_STOP = (
-    "asked to stop: what is in flight on the hosts is finished and journaled first; once more stops at once"
+    "stop requested: changes in flight are finished and journaled first; Ctrl-C again stops at once"
 )
 
 _Act = Callable[[Walk, StdConsole, str], RunEnded]
@@ -139,8 +139,8 @@ def _refuse_onward(context: VerbContext, walk: Walk, options: RunOptions, turn: 
     again = f"zkmigrate run {words} {given}"
     if not left and isinstance(walk.history.next(walk.playbook), Arrived):
         raise UsageError(
-            f"run {run} is back at {turn.where}, and resume does not turn it forward. Nothing was changed. "
-            f"Next: {again}"
+            f"run {run} is back at {turn.where}, and resume does not go forward from there. Nothing was "
+            f"changed. Next: {again}"
         )
     raise UsageError(
         f"run {run} is on its way back to {turn.where} ({turn.why}), and {given} is for the way forward. "
@@ -175,31 +175,31 @@ def _may_go_back(
     refused = walk.history.no_way_back(walk.playbook) in steps
     if options.yes or not context.interactive or not steps or refused:
         return True
-    return _agreed(console, steps, _told(walk))
+    return _agreed(console, steps, _remarks(walk))
 
 
-def _told(walk: Walk) -> tuple[str, ...]:
+def _remarks(walk: Walk) -> tuple[str, ...]:
     """Return the playbook's own lines about a way back, after a remark on steps that may never have begun."""
     history, paced = walk.history, walk.playbook.paced
     moved = history.unrestored(paced.step) if paced is not None else frozenset()
     records = history.records()
     context = Context(history.run, walk.inventory, records=records, unrestored=moved, way=Way.BACK)
-    told = walk.playbook.foreseen_back(context)
+    remarks = walk.playbook.foreseen_back(context)
     if not history.lost:
-        return told
+        return remarks
     return (
         "The journal was lost, so this list has every step, also those that never began.",
-        "Each step asks the hosts and undoes only what it finds there.",
-        *told,
+        "Each step reads the hosts and undoes only the changes that it finds there.",
+        *remarks,
     )
 
 
-def _agreed(console: StdConsole, steps: Sequence[str], told: Sequence[str]) -> bool:
+def _agreed(console: StdConsole, steps: Sequence[str], remarks: Sequence[str]) -> bool:
     """Show the steps of a way back and ask whether to walk them; the end of input means no.
 
-    told: further lines about the way back.
+    remarks: further lines about the way back.
     """
-    console.show(["these steps are walked back, in this order:", *(f"  {step}" for step in steps), *told])
+    console.show(["these steps are walked back, in this order:", *(f"  {step}" for step in steps), *remarks])
     console.forget()
     while (line := console.ask("walk these steps back: go (g), stop (s)? ")) is not None:
         word = line.strip().lower()
@@ -264,11 +264,11 @@ def _walk(
         site = stack.enter_context(open_site(context, left, run_dir.name))
         try:  # nothing is in flight yet: here the first Ctrl-C ends it
             if not context.as_json:
-                emit(events.Noted("the hosts are asked where they stand; nothing is changed"))
+                emit(events.Noted("reading the state of the hosts; nothing is changed"))
             opener = JournalOpener(run_dir, playbook, inventory, site.look, clock.wall)
             opened = _open_journal(options, opener, site, given_plan)
         except KeyboardInterrupt:
-            emit(events.RunEnded(130, "stopped while the hosts were asked; nothing was changed", ()))
+            emit(events.RunEnded(130, "stopped while the hosts were read; nothing was changed", ()))
             raise
         stack.enter_context(context.interrupt.listening())
         stack.enter_context(context.interrupt.answered(lambda: emit(events.Noted(_ASKED_TO_STOP))))
@@ -364,7 +364,7 @@ def _print_next_commands(
     if final := history.no_way_back(playbook):
         commands["go back"] = f"none after {final}"
     elif any(f.id == NO_WAY_BACK for f in findings):
-        commands["go back"] = "none, the door is open"
+        commands["go back"] = "none, because clients have been let in"
     elif onward != (beginning := "back to the beginning"):
         commands[f"go {beginning}"] = f"zkmigrate rollback {words}"
     if onward.startswith("back"):

@@ -51,7 +51,9 @@ def show_runbook(context: VerbContext, run_id: str, out: Path | None, *, go_no_g
     elif written:
         context.out.write("".join(f"wrote {path}\n" for path in written))
         if made.unknown:
-            context.out.write("the page is incomplete and says what is missing: fix that, write it again\n")
+            context.out.write(
+                "the page is incomplete and names what is missing: fix that, then write the page again\n"
+            )
     else:
         context.out.write(text)
     return 8 if made.unknown else 0
@@ -61,9 +63,11 @@ def _check_out(out: Path | None) -> None:
     if out is None:
         return
     if not out.parent.is_dir() or out.is_dir():
-        raise UsageError(f"--out {out}: needed is a file in a directory that exists. Nothing was written")
+        raise UsageError(
+            f"cannot write --out {out}; needed: a file in an existing directory. Nothing was written"
+        )
     if out.name == "zkm-host":
-        raise UsageError("--out zkm-host: the program of that name is written beside the page")
+        raise UsageError("--out cannot be named zkm-host: the program zkm-host is written beside the page")
 
 
 def _write(out: Path, text: str, *, with_program: bool) -> tuple[Path, ...]:

@@ -43,7 +43,7 @@ class _Lent:
 def watch(context: VerbContext, run_id: str, *, offline: bool, findings: str) -> int:
     """Show the state of a run every two seconds, cut to the height of the terminal, until Ctrl-C."""
     site = _OneSite(context)
-    first = Text("The hosts are asked for the state of the run.")
+    first = Text("Reading the state of the run from the hosts.")
     with Live(first, console=Styled(context.out), auto_refresh=False, vertical_overflow="ellipsis") as screen:
         while True:
             text = StringIO()

@@ -102,9 +102,7 @@ def existing_run_dir(context: VerbContext, run_id: str, inventory: Inventory, pl
     run_dir = run_dir_of(context, run_id, inventory, playbook)
     if not runs.has_begun(run_dir):
         known = runs.known_ids(context.runs)
-        there = (
-            f"it has {', '.join(known)}. Next: --run-id of the one that is meant" if known else "it has none"
-        )
+        there = f"it has {', '.join(known)}. Next: name one with --run-id" if known else "it has none"
         raise UsageError(f"no run {run_dir.name} in {context.runs}; {there}")
     return run_dir
 
@@ -167,7 +165,7 @@ def remark(onward: str, command: str) -> str:
     """
     if onward != "forward" or "--until" in shlex.split(command):
         return ""
-    return "That command runs every stage that is left. Add --until STAGE to end before."
+    return "That command runs every remaining stage. Add --until STAGE to stop earlier."
 
 
 def print_json(context: VerbContext, body: dict[str, Any]) -> None:

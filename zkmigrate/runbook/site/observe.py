@@ -181,7 +181,7 @@ class Observe:
         others.
         """
         if odd := [path for path in paths if not volume_facts.PLAIN.fullmatch(path)]:
-            return Unknown("failed", f"{host}: {odd[0]!r} is not a plain path, so df is not asked")
+            return Unknown("failed", f"{host}: {odd[0]!r} is not a plain path, so df was not run")
         answer = self._command(host, *volume_facts.DF, *paths)
         if isinstance(answer, Unknown) and answer.cause == "failed":
             again = self._command(host, "sudo", "-n", *volume_facts.DF, *paths)
@@ -231,7 +231,7 @@ class Observe:
         try:
             return Seen(base64.b64decode("".join(answer.value.split()), validate=True))
         except (binascii.Error, ValueError) as error:
-            return Unknown("garbled", f"{host}: {path} did not come as base64 ({error})")
+            return Unknown("garbled", f"{host}: the answer for {path} is not base64 ({error})")
 
     def _file_as_account(self, host: str, path: str, refused: Unknown) -> Reading[bytes]:
         """Read a file without sudo, which a finalized host may no longer grant.

@@ -92,8 +92,8 @@ class Site:
         many, ordered = playbook.many_witnesses, playbook.ordered(self.inventory)
 
         def least() -> int:
-            told = self.look.each(ordered, lambda host: self.look.program(ordered[host], host, "status"))
-            return max((_fencing(one.value) for one in told.values() if isinstance(one, Seen)), default=0)
+            statuses = self.look.each(ordered, lambda host: self.look.program(ordered[host], host, "status"))
+            return max((_fencing(one.value) for one in statuses.values() if isinstance(one, Seen)), default=0)
 
         before = playbook.unlocked
         return HostLock(names, owner, self._ask, nonce, steal=steal, before=before, many=many, least=least)

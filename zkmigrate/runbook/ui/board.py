@@ -238,12 +238,14 @@ class Board:
             bytes_left = wave.bytes_left if isinstance(wave, events.Progressed) else None
             lines.append((sentences.progress(wave.done, wave.of, wave.many, left_s, bytes_left), ""))
         if self._wait is not None and self._hold is None and self._asks is None:
-            told = self._wave is not None and isinstance(self._wave[1], events.Progressed)
-            eta_s = None if told else self._pace.eta_s(now)  # a step that reports its time left knows better
+            reports_time = self._wave is not None and isinstance(self._wave[1], events.Progressed)
+            eta_s = (
+                None if reports_time else self._pace.eta_s(now)
+            )  # a step that reports its time left knows better
             lines += [(line, "") for line in _waiting(self._wait, now - self._pace.since, eta_s)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []
         if self._request is not None:
-            lines.append((f"a hold is asked for, {self._request.where} ({self._request.who})", "warn"))
+            lines.append((f"a hold is requested, {self._request.where} ({self._request.who})", "warn"))
         if self._hold is not None:
             lines.append((sentences.holding(replace(self._hold, left_s=None)), "warn"))
         if self._asks is not None:

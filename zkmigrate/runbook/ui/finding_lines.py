@@ -84,10 +84,10 @@ def grouped(found: Sequence[Finding]) -> list[str]:
         out += [f"{_run_later(len(later))}:", *(f"  {line}" for line in by_area(later))]
     rest = [f for f in found if f not in held and f not in later]
     hosts = by_silent_host(rest)
-    told = [(_host(of_host), of_host[:1]) for of_host in hosts]
+    shown = [(_host(of_host), of_host[:1]) for of_host in hosts]
     rest = [f for f in rest if all(f not in of_host for of_host in hosts)]
-    told += [(_together(same), same) for same in _grouped(sorted(rest, key=_severity_order))]
-    for line, same in reversed(told):
+    shown += [(_together(same), same) for same in _grouped(sorted(rest, key=_severity_order))]
+    for line, same in reversed(shown):
         out += [line, *(f"     next: {move}" for move in dict.fromkeys(m for f in same for m in f.moves))]
     return out
 
@@ -112,7 +112,7 @@ def evidence_lines(evidence: Evidence, name: str) -> list[str]:
     """
     steps = chosen(evidence, name)
     others = [f"{step} ({len(found)})" for step, found in evidence.items() if step not in steps]
-    out = [] if name else [f"in short; whole: f {step}, or f all" for step in steps]
+    out = [] if name else [f"shortened; in full: f {step}, or f all" for step in steps]
     out += [f"other steps with findings: {', '.join(others)}"] if others else []
     out += [] if steps or not name else [f"no findings of {name}"]
     for step, found in steps.items():
@@ -156,7 +156,7 @@ def no_host_accessible(found: Iterable[Finding]) -> bool:
 def no_access_line(unknown: Iterable[Finding]) -> str:
     """Return one line about the claims that are unknown because no host lets this machine in."""
     ids = dict.fromkeys(f.id for f in unknown)
-    return f"{len(ids)} more checks are unknown, for no host lets this machine in: {', '.join(ids)}"
+    return f"{len(ids)} more checks are unknown, because no host lets this machine in: {', '.join(ids)}"
 
 
 def best_explanation(of_host: Sequence[Finding]) -> Finding:
@@ -193,8 +193,8 @@ def _together(same: Sequence[Finding]) -> str:
     needed = f" (needed: {first.needed})" if first.needed and first.held is not Held.YES else ""
     but = f"; {first.accepted}" if first.accepted else ""
     seen = first.seen or "as claimed" if first.held is Held.YES else f"expected: {first.claim}"
-    told = first.verdict if first.verdict.endswith(seen) else f"{first.verdict}; {seen}"
-    return f"[{_mark(first)}] {first.id}{where}: {told}{needed}{but}"
+    result = first.verdict if first.verdict.endswith(seen) else f"{first.verdict}; {seen}"
+    return f"[{_mark(first)}] {first.id}{where}: {result}{needed}{but}"
 
 
 def _held(same: Sequence[Finding]) -> str:

@@ -38,23 +38,23 @@ class Metrics:
         self._written = -math.inf
         self._findings: dict[str, tuple[Finding, ...]] = {}
         self._registry = CollectorRegistry()
-        self._run = self._gauge("run_info", "Which run this is.", "run", "playbook")
+        self._run = self._gauge("run_info", "Always 1; the labels name the run.", "run", "playbook")
         self._stage = self._gauge("stage_active", "1 for the stage the run is in.", "stage")
         self._step = self._gauge("step_active", "1 for the step the run is in.", "step")
         self._back = self._gauge("way_back", "1 while the run walks back.")
         self._begun = self._gauge("step_waves_begun", "Waves the run began in a step.", "step", "way")
         self._ended_waves = self._gauge("step_waves_done", "Waves that are over.", "step", "way")
-        self._total = self._gauge("step_targets", "Targets that a step has in all.", "step")
-        self._done = self._gauge(
-            "step_targets_done", "Targets done, as the newest wave or look tells.", "step"
+        self._total = self._gauge("step_targets", "All targets of a step.", "step")
+        self._done = self._gauge("step_targets_done", "Finished targets, by the newest wave or look.", "step")
+        self._seconds_left = self._gauge(
+            "step_seconds_left", "Estimated seconds left, by the newest wave.", "step"
         )
-        self._seconds_left = self._gauge("step_seconds_left", "Estimated seconds left, at this wave.", "step")
         self._open = self._gauge("findings_not_held", "Newest findings that do not hold.", "severity", "held")
         self._alarms = self._gauge("alarms", "Alarms of the watch in windows.", "decision")
-        self._left = self._gauge("turn_back_seconds_left", "Until the way back must start; NaN outside.")
+        self._left = self._gauge("turn_back_seconds_left", "Seconds until the way back must start.")
         self._ended = self._gauge("run_ended", "1 when the process has ended.")
         self._code = self._gauge("run_exit_code", "Exit code of the process; NaN before its end.")
-        self._at = self._gauge("updated_timestamp_seconds", "When this file was written.")
+        self._at = self._gauge("updated_timestamp_seconds", "Time of writing this file.")
         for step, count in targets.items():
             self._total.labels(step).set(count)
         for severity in Severity:

@@ -42,7 +42,7 @@ def lines(plan: PlanFile) -> list[str]:
         out += [
             f"the plan is incomplete: {' and '.join(parts)} are not known now:",
             *(f"  {where}: {why}" for where, why in unknown.items()),
-            "next: fix what zkmigrate preflight names, then plan again",
+            "next: fix the findings of zkmigrate preflight, then plan again",
         ]
     return out
 

@@ -67,7 +67,7 @@ def sections(findings: Sequence[Finding], locations: Locations) -> tuple[Section
     """Return the sections that are not empty, in the order of the screen."""
     of = {name: [f for f in findings if _section(f) == name] for name in tally(findings)}
     blocking = sum(f.blocks for f in of["unknown"])
-    unknown = "could not be seen: " + (
+    unknown = "could not be checked: " + (
         "they block" if blocking == len(of["unknown"])
         else f"{blocking} block, the others warn" if blocking
         else "they warn, and none blocks"
@@ -77,11 +77,11 @@ def sections(findings: Sequence[Finding], locations: Locations) -> tuple[Section
                 _items(of["blocks"], locations)),
         Section("unknown", "bold magenta", unknown, len(of["unknown"]),
                 _unknown(of["unknown"], locations, alone=finding_lines.no_host_accessible(findings))),
-        Section("warns", "bold yellow", "a run goes on over these: decide whether you want that",
+        Section("warns", "bold yellow", "these do not stop a run: decide whether to accept them",
                 len(of["warns"]), _items(of["warns"], locations)),
-        Section("later", "bold", "not to be seen yet; looked at when it can be", len(of["later"]),
+        Section("later", "bold", "cannot be checked yet; a later gate checks it", len(of["later"]),
                 _later(of["later"])),
-        Section("holds", "bold green", "checked, and as it should be", len(of["holds"]),
+        Section("holds", "bold green", "checked, with the expected result", len(of["holds"]),
                 _holding(of["holds"])),
     )  # fmt: skip
     return tuple(section for section in made if section.count)
@@ -275,9 +275,12 @@ def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "", s
     head = f"{blocking or 'none'} of {len(findings)} findings block; {', '.join(said) or 'nothing else'}"
     again = f"--stage {stage} {playbook_words}" if stage else playbook_words
     if blocking:
-        return [head, f"fix what blocks, then look again: zkmigrate preflight {again}"]
+        return [head, f"fix the blocking findings, then check again: zkmigrate preflight {again}"]
     if stage:
         return [head]
     if onward:
         return [head, f"the run can go on {onward}"]
-    return [head, f"see what a run would do, which changes nothing either: zkmigrate plan {playbook_words}"]
+    return [
+        head,
+        f"see the changes that a run would make, without making them: zkmigrate plan {playbook_words}",
+    ]

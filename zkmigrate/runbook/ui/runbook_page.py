@@ -161,9 +161,9 @@ def _commands(book: Runbook, name: str, way: Way, changes: Mapping[str, Changes]
             for line in lines:
                 if inline(line) != line or line.startswith("```"):
                     raise UsageError(
-                        f"{name} on {', '.join(where)}: a command holds {inline(line)}. Needed: one line "
-                        "that no terminal obeys and that does not end its block; no page was made. Next: "
-                        "fix where it comes from"
+                        f"{name} on {', '.join(where)}: a command contains {inline(line)}. Needed: one line "
+                        "without control characters that does not begin with ```. No page was written. "
+                        "Next: correct the value in the inventory or on the host"
                     )
             yield from (f"{number}. {inline(said)}, in this order: {', '.join(where)}", "")
             yield Block(where, name, way, lines)
@@ -189,7 +189,7 @@ def expected(change: Change, way: Way) -> str:
     before, _, rest = plain.partition("(")
     words, _, after = rest.partition(")")
     replies = " or ".join(f"`{before}{word}{after}`" for word in words.split("|"))
-    return replies + (", or that it never came so far" if refused else "")
+    return replies + (", or a refusal because the host never got this far" if refused else "")
 
 
 def _undo(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> dict[str, Changes]:

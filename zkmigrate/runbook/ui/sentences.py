@@ -75,7 +75,7 @@ def sentence(event: events.Event) -> str:
         case events.Holding():
             return f"   {holding(event)}"
         case events.HoldAsked():
-            return f"   a hold is asked for, {event.where} ({event.who})"
+            return f"   a hold is requested, {event.where} ({event.who})"
         case events.HoldEnded():
             by = f" by {event.by}" if event.by else ""
             return f"   the hold at {event.step} ended: {_HOLD_ENDED.get(event.how, event.how)}{by}"
@@ -96,10 +96,10 @@ def sentence(event: events.Event) -> str:
 
 
 _HOLD_ENDED = {
-    "go": "go was answered",
-    "stop": "stop was answered",
-    "back": "back was answered",
-    "deadline": "its time is over",
+    "go": "the answer was go",
+    "stop": "the answer was stop",
+    "back": "the answer was back",
+    "deadline": "its deadline passed",
     "left": "the run turned or stopped",
 }
 

@@ -178,8 +178,8 @@ def test_a_playbook_without_a_throttle_and_a_run_that_nobody_knows_are_refused(
         ('{"every": 1e6}', "1000000.0 is not a rate"),
         ('{"each": [1]}', "its rates are not a JSON object"),
         ('{"each": {"-1": 10000}}', "'-1' is not an id"),
-        ('{"by": 5}', "its words are not text"),
-        ('{"since": -1}', "its time is none"),
+        ('{"by": 5}', "it has a value of another type than text"),
+        ('{"since": -1}', "its time is not a number of seconds"),
     ],
 )
 def test_a_file_that_does_not_read_is_told_stops_no_run_and_goes_by_clear_alone(

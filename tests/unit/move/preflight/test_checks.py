@@ -855,7 +855,7 @@ def test_moves_name_what_they_belong_to() -> None:
     world.files["source2", ZOO_CFG] = Unknown("denied", f"{ZOO_CFG}: permission denied")
     told = finding_lines.moves(run_preflight(context(), world, "preflight"))
     assert "let the ssh account read it (source.config)" in told
-    assert told[-1] == "fix it, then look again"
+    assert told[-1] == "fix the cause, then check again"
 
 
 def test_a_cluster_without_topics_is_healthy() -> None:

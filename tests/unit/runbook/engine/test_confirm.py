@@ -127,8 +127,8 @@ def test_what_cannot_be_meant_is_said_and_asked_again() -> None:
     assert "  behind the newest" in said
     assert "  behind join" in said
     assert [line for line in said if "not understood" in line] == [
-        "  not understood: 'k'. g goes on; s stops here, resumable;",
-        "  not understood: 'maybe'. g goes on; s stops here, resumable;",
+        "  not understood: 'k'. g goes on; s stops here, and resume continues;",
+        "  not understood: 'maybe'. g goes on; s stops here, and resume continues;",
     ]
     assert papers.asked == ["roll.one"]
 
@@ -147,7 +147,7 @@ def test_a_stage_that_may_be_skipped_says_what_is_missing_then_and_takes_skip() 
     said = someone.consent(stage)
     assert (said, said.by) == (Answer("skip"), "anna")
     assert script.shown[-3:] == [
-        "  Without it: nothing is known",
+        "  Without this stage: nothing is known",
         "  Try now?",
         "rehearse: go (g), stop (s), back [TO] (b), skip (k), findings [STEP] (f)? ",
     ]
@@ -172,8 +172,8 @@ def test_while_it_waits_findings_are_shown_and_stop_is_heard() -> None:
     assert [someone.listen() for _ in range(5)] == [False, False, False, False, True]
     assert script.shown == [
         "  behind join",
-        "  while it waits: findings [STEP] (f), stop (s); from another terminal: zkmigrate status, "
-        "zkmigrate hold",
+        "  possible input while the run waits: findings [STEP] (f), stop (s); from another "
+        "terminal: zkmigrate status, zkmigrate hold",
     ]
     assert terminal(None)[0].listen() is False, "the end of input is no wish"
     held = unattended("s", "back")
@@ -217,7 +217,7 @@ def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
     stage = Stage("cutover", "Cut over", (window,), consent="Now?", window=WINDOW)
     someone, script = terminal("g", papers=Papers("as rehearsed: 1.8 s"))
     assert someone.consent(stage) == Answer("go")
-    assert "  Phases: fence; no question between them" in script.shown
+    assert "  Phases: fence; there is no question between phases" in script.shown
     assert script.shown.index("  as rehearsed: 1.8 s") < script.shown.index("  Now?")
 
 
@@ -334,7 +334,7 @@ def test_a_rehearsal_says_that_no_client_notices() -> None:
 
 def test_what_happens_while_a_question_is_open_is_said_and_the_question_repeated() -> None:
     reader, writer = os.pipe()
-    said = iter([["a hold is asked for, at the next place (anna)"], []])
+    said = iter([["a hold is requested, at the next place (anna)"], []])
 
     def news() -> Sequence[str]:
         lines = next(said)
@@ -344,6 +344,6 @@ def test_what_happens_while_a_question_is_open_is_said_and_the_question_repeated
 
     out = StringIO()
     assert StdConsole(reader, out, news=news).ask("roll: go? ") == "g"
-    assert out.getvalue() == "roll: go? \na hold is asked for, at the next place (anna)\nroll: go? "
+    assert out.getvalue() == "roll: go? \na hold is requested, at the next place (anna)\nroll: go? "
     os.close(reader)
     os.close(writer)

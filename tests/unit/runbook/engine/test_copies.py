@@ -162,7 +162,7 @@ def test_verify_begins_while_a_host_that_went_silent_before_open_keeps_its_copy_
     assert began == [True]
     assert hosts.asked.count("dest2") > 1
     told = [e.text for e in operator.events if isinstance(e, Noted) and "copy of the journal" in e.text]
-    assert told == ["no copy of the journal for now on dest2: no answer yet"]
+    assert told == ["the copy of the journal is not up to date on dest2: no answer yet"]
     assert hosts.taken["dest1"] != hosts.taken["dest2"]
     hosts.silent.clear()
     assert operator.resume(until="verify").code == 0

@@ -22,7 +22,7 @@ def test_all_are_written_whole(tmp_path: Path) -> None:
 
 def test_one_file_in_the_way_and_none_is_written(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("mine")
-    with pytest.raises(UsageError, match="b exists already and stays as it is"):
+    with pytest.raises(UsageError, match="b already exists and was not replaced"):
         write_all({tmp_path / "a": "one", tmp_path / "b": "two"})
     assert names(tmp_path) == ["b"]
     assert (tmp_path / "b").read_text() == "mine"
@@ -60,7 +60,7 @@ def test_a_file_that_appears_meanwhile_is_kept_and_nothing_else_left(
         (tmp_path / "b").write_text("mine")
 
     monkeypatch.setattr(os, "fsync", appears)
-    with pytest.raises(UsageError, match="b appeared meanwhile and stays as it is"):
+    with pytest.raises(UsageError, match="b was created meanwhile by another process"):
         write_all({tmp_path / "a": "one", tmp_path / "b": "two"})
     assert names(tmp_path) == ["b"]
     assert (tmp_path / "b").read_text() == "mine"
@@ -68,7 +68,7 @@ def test_a_file_that_appears_meanwhile_is_kept_and_nothing_else_left(
 
 def test_a_link_that_leads_nowhere_is_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("nowhere")
-    with pytest.raises(UsageError, match="a exists already"):
+    with pytest.raises(UsageError, match="a already exists"):
         write_all({tmp_path / "a": "one"})
     assert (tmp_path / "a").is_symlink()
     assert names(tmp_path) == ["a"]

@@ -103,7 +103,7 @@ def test_a_hook_is_told_by_variables_and_by_one_json_object(tiny: Tiny) -> None:
         "ZKMIGRATE_REHEARSAL": "false",
         "ZKMIGRATE_TARGETS": "",
         "ZKMIGRATE_CODE": "3",
-        "ZKMIGRATE_MESSAGE": "preflight.look is blocked; fix that, then resume",
+        "ZKMIGRATE_MESSAGE": "preflight.look is blocked; fix the findings, then resume",
         "ZKMIGRATE_MAY_STOP": "false",
         "ZKMIGRATE_TIMEOUT_S": "30.0",
     }
@@ -155,7 +155,7 @@ def test_before_the_window_turns_back_what_was_armed(tiny: Tiny) -> None:
     ended = tiny.process(forward)
     assert (ended.code, ended.message) == (
         7,
-        "back at the start of rehearse: a hook before_window of rehearse.fence stops the run",
+        "back at the start of rehearse: a before_window hook of rehearse.fence stopped the run",
     )
     assert not any(path in ("/fence", "/cut") for _, path in tiny.hosts.files)
     assert ended.findings[0].seen == "exit code 3: disk is full"
@@ -287,7 +287,7 @@ def test_ctrl_c_during_a_hook_stops_resumable_and_asks_it_again(tiny: Tiny) -> N
     ended = tiny.process(forward)
     assert (ended.code, ended.message) == (
         130,
-        "interrupted in a hook before_stage of prepare; resume goes on",
+        "interrupted during a before_stage hook of prepare; zkmigrate resume continues",
     )
     assert programs(tiny).calls[-2].name == "on_stop"
     programs(tiny).ends.clear()
@@ -320,4 +320,4 @@ def test_a_defect_calls_whoever_is_called_when_a_run_fails(tiny: Tiny) -> None:
         tiny.process(forward)
     failure = programs(tiny).calls[-2]
     assert (failure.name, failure.variables["ZKMIGRATE_CODE"]) == ("on_failure", "1")
-    assert failure.variables["ZKMIGRATE_MESSAGE"].startswith("ZeroDivisionError: bug; run tiny-1 stands at")
+    assert failure.variables["ZKMIGRATE_MESSAGE"].startswith("ZeroDivisionError: bug; run tiny-1 is at")

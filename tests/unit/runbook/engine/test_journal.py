@@ -371,7 +371,7 @@ def test_a_journal_of_an_earlier_version_is_refused_by_name_and_stays(tmp_path: 
     run_dir.mkdir(mode=0o700)
     shutil.copyfile(earlier, run_dir / NAME)
     (run_dir / NAME).chmod(0o600)
-    said = r"journal of run r was written by an earlier version.* finish such a run with the version that "
+    said = r"journal of run r was written by an earlier version.* finish the run with the version that "
     for reads in (
         journal.read,
         lambda path: Journal.open(path, wall),

@@ -72,7 +72,7 @@ def hosts(*fencing: int) -> Hosts:
 
 def test_two_processes_on_one_machine_exclude_each_other(tmp_path: Path) -> None:
     first = LocalLock(tmp_path)
-    with pytest.raises(LockedError, match="another zkmigrate on this machine"):
+    with pytest.raises(LockedError, match="another zkmigrate process on this machine"):
         LocalLock(tmp_path)
     first.close()
     LocalLock(tmp_path).close()
@@ -114,7 +114,7 @@ def test_who_holds_the_process_file_is_waited_for_and_not_without_end(
     monkeypatch.setattr(process, "_ASKED_S", 0.1)
     with open(tmp_path / process.NAME) as other:
         fcntl.flock(other, fcntl.LOCK_SH)
-        with pytest.raises(LockedError, match=r"has held .*process for .* Next: see which one"):
+        with pytest.raises(LockedError, match=r"has held .*process for .* Next: find that process"):
             LocalLock(tmp_path)
     LocalLock(tmp_path).close()
 
@@ -172,7 +172,7 @@ def test_walking_install_back_stops_at_another_operator(up: tuple[str, ...]) -> 
     world["d1"].owner = "anna-op"
     for name in ("d2", "d3"):
         world[name].up = name in up
-    with pytest.raises(LockedError, match="d1 holds the lock for somebody else"):
+    with pytest.raises(LockedError, match="d1 keeps the lock for another process"):
         world.lock("bert-op").fencing("install", Way.BACK)
     assert [h.owner for h in world.values()] == ["anna-op", "", ""]
 
@@ -193,7 +193,7 @@ def test_a_second_operator_is_refused_and_leaves_nothing_taken() -> None:
     world = hosts()
     world["d1"].owner = world["d2"].owner = "anna-op"
     other = world.lock("bert-op")
-    with pytest.raises(LockedError, match=r"holds the lock for somebody else: lock held by anna-op"):
+    with pytest.raises(LockedError, match=r"keeps the lock for another process: lock held by anna-op"):
         other.fencing("join", Way.FORWARD)
     assert [h.owner for h in world.values()] == ["anna-op", "anna-op", ""]
     other.close()

@@ -51,7 +51,7 @@ def test_a_minute_without_progress_ends_the_wait_and_says_so(tiny: Tiny) -> None
     ended = tiny.process(forward)
     [finding] = ended.findings
     assert (ended.code, finding.id) == (6, "engine.wait-over")
-    assert finding.claim == "every replica is in place: progress every 60 s"
+    assert finding.claim == "progress at least every 60 s until every replica is in place"
     assert finding.seen == "160.0 of 9; no progress for 60 s"
     assert "rollback" in finding.moves
     assert tiny.clock.t - 1000.0 == pytest.approx(2 * HOUR_S + 60.0)

@@ -67,7 +67,9 @@ def test_back_from_everything_needs_what_is_not_final(tiny: Tiny) -> None:
 def test_back_from_each_step_restores_the_first_world(tiny: Tiny, step: str) -> None:
     tiny.hosts.files[("d2", "/one")] = b"old"
     first = dict(tiny.hosts.files)
-    assert tiny.process(until(step)) == RunEnded(0, f"stopped after {step} as asked; resume goes on")
+    assert tiny.process(until(step)) == RunEnded(
+        0, f"stopped after {step} as asked; zkmigrate resume continues"
+    )
     assert tiny.process(back) == RunEnded(0, "back at the beginning: asked by the operator")
     assert tiny.hosts.files == first
 
@@ -251,7 +253,7 @@ def test_a_change_that_is_confirmed_but_never_seen_is_blocked(tiny: Tiny) -> Non
     ended = tiny.process(forward)
     assert ended.code == 8
     assert {f.target for f in ended.findings} == set(HOSTS)
-    assert "still wants it" in ended.findings[0].seen
+    assert "still needs it" in ended.findings[0].seen
 
 
 def test_a_host_that_fences_this_operator_off_ends_the_walk(tiny: Tiny) -> None:
@@ -493,7 +495,7 @@ def test_a_change_of_a_step_that_says_read_only_is_refused_before_it_is_sent(tin
     tiny.steps["one"].hazard = Hazard.READ_ONLY
     ended = tiny.process(forward)
     assert (ended.code, ended.findings[0].id) == (6, "engine.read-only")
-    assert ended.findings[0].seen.startswith("one wants to send: ")
+    assert ended.findings[0].seen.startswith("one plans to send: ")
     assert not any(path == "/one" for _, path in tiny.hosts.files)
     written = (tiny.run_dir / NAME).read_bytes()
     assert b'"event":"blocked"' in written
@@ -564,7 +566,7 @@ def test_ctrl_c_finishes_the_wave_and_stops_resumable(tiny: Tiny) -> None:
     tiny.hosts.answer = answer
     ended = tiny.process(forward)
     assert ended.code == 130
-    assert ended.message == "interrupted; run tiny-1 stands at prepare.one, forward; resume goes on"
+    assert ended.message == "interrupted; run tiny-1 is at prepare.one, forward; zkmigrate resume continues"
     assert set(tiny.hosts.files) == {(host, "/one") for host in HOSTS}
     assert journal.read(tiny.run_dir).unconfirmed() == ()
     tiny.interrupt = Interrupt()

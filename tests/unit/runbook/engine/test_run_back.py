@@ -22,9 +22,9 @@ def test_a_step_that_only_looks_is_not_observed_on_the_way_back(tiny: Tiny) -> N
 def test_a_place_that_the_run_has_not_come_to_is_no_place_to_be_back_at(tiny: Tiny) -> None:
     first = dict(tiny.hosts.files)
     tiny.process(lambda walk: walk.forward(until="preflight"))
-    with pytest.raises(UsageError, match=r"has not come to main: it stands at prepare\.one\. Nothing was"):
+    with pytest.raises(UsageError, match=r"has not reached main: it is at prepare\.one\. Nothing was"):
         tiny.process(lambda walk: walk.back("main"))
-    with pytest.raises(UsageError, match=r"has not come to prepare\.two: it stands at prepare\.one"):
+    with pytest.raises(UsageError, match=r"has not reached prepare\.two: it is at prepare\.one"):
         tiny.process(lambda walk: walk.back("prepare.two"))
     assert tiny.hosts.files == first
     assert tiny.process(forward).code == 0, "the direction is as it was"

@@ -123,7 +123,7 @@ def test_all_intents_are_on_disk_before_the_first_change_and_all_outcomes_at_the
 @pytest.mark.parametrize("fails", [("fsync", 1), ("write", 1), ("write", ALL)], ids=str)
 def test_without_durable_intents_nothing_is_sent(desk: Desk, fails: tuple[str, int]) -> None:
     desk.disk.fails = fails
-    with pytest.raises(JournalError, match=rf"cannot write .*{NAME}: No space left.*Next: make room"):
+    with pytest.raises(JournalError, match=rf"cannot write .*{NAME}: No space left.*Next: free disk space"):
         desk.run()
     assert desk.sent == []
 
@@ -196,7 +196,7 @@ def test_a_target_that_was_given_up_is_sent_nothing_more_and_says_nothing_more(d
         failures = desk.run(lambda _verb: (5.0, 60.0))
     finally:
         over.set()
-    assert failures == {"d2": "not confirmed: d2: no answer yet, while most of the others have answered"}
+    assert failures == {"d2": "not confirmed: d2: no answer yet, although most other targets have answered"}
     for thread in (clock, *abandoned):
         thread.join(WAIT_S)
         assert not thread.is_alive()
@@ -220,7 +220,7 @@ def test_what_the_playbook_does_not_change_is_refused_before_anything_is_written
     desk: Desk, host: str, why: str
 ) -> None:
     desk.hosts = ("d1", host)
-    with pytest.raises(UsageError, match=f"^{why}, refused on {host}: "):
+    with pytest.raises(UsageError, match=f"^nothing was sent to {host}, because {why}: "):
         desk.run()
     desk.journal.sync()
     assert (desk.sent, desk.disk.on_disk("intent")) == ([], [])

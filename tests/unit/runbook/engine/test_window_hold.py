@@ -106,7 +106,7 @@ def test_a_step_that_stays_blocked_is_looked_at_again_for_the_steps_time(tmp_pat
     begun = tiny.clock.t
     ended = tiny.process(lambda walk: walk.resume())
     assert (ended.code, ended.message) == (
-        8, "main.prove stays blocked past the point where it could turn back"
+        8, "main.prove was still blocked when it was too late to turn back"
     )  # fmt: skip
     assert 30.0 < tiny.clock.t - begun < 40.0
     assert tiny.steps["prove"].visits < 40, "a second lies between two looks"

@@ -62,8 +62,8 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
     assert desk.call("run", "--yes", "--until", "install").exit_code == 0
     placed = desk.ends(0, "hold", "--at", "prepare.two", "--why", "ask\tthe \x1b[31mteam")
     assert "run lab-1 holds before prepare.two" in placed
-    assert "kept for the next run or resume" in placed
-    assert f"a hold is asked for, before prepare.two ({process.user()}: ask the [31mteam, " in desk.text()
+    assert "the hold is kept for the next run or resume" in placed
+    assert f"a hold is requested, before prepare.two ({process.user()}: ask the [31mteam, " in desk.text()
     run = desk.start("resume", "--yes")
     said = desk.until_held()
     assert said["process"]["pid"] == run.pid
@@ -75,14 +75,14 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
     assert desk.call("status", "--offline", "--wait", "prepare.two", "--timeout", "0").exit_code == 1
     assert desk.ends(0, "release").splitlines() == [
         f"run lab-1: the hold is released ({process.user()}: ask the [31mteam)",
-        "  it held before prepare.two and continues: prepare.two: write a file",
+        "  the run held before prepare.two and continues: prepare.two: write a file",
     ]
     waited = desk.call("status", "--offline", "--wait", "end", "--timeout", "60")
     assert (waited.exit_code, run.wait(timeout=30)) == (0, 0)
     assert waited.output == desk.text(), "the same text both ways"
     assert desk.files() == ALL
     out = run.communicate()[0]
-    assert "a hold is asked for, before prepare.two" in out
+    assert "a hold is requested, before prepare.two" in out
     assert (
         f"holding before prepare.two ({process.user()}: ask the [31mteam): zkmigrate release, or go (g)"
         in out
@@ -93,8 +93,8 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
 
 def test_a_hold_is_kept_for_a_run_that_has_not_begun(desk: Desk) -> None:
     placed = desk.ends(0, "hold", "--run-id", "lab-1", "--at", "install")
-    assert "  next is preflight.sick: " in placed
-    assert "run lab-1 has not begun: kept for zkmigrate run --run-id lab-1" in placed
+    assert "  the next step is preflight.sick: " in placed
+    assert "run lab-1 has not begun: the hold is kept for zkmigrate run --run-id lab-1" in placed
     assert "the hold is released" in desk.ends(0, "release", "--run-id", "lab-1")
     assert desk.call("hold", "--run-id", "lab-1", "--at", "prepare.two").exit_code == 0
     run = desk.start("run", "--yes", "--run-id", "lab-1")
@@ -175,10 +175,10 @@ def _catches(pid: int, number: int) -> bool:
     ("words", "code", "said"),
     [
         (("hold", "--at", "nowhere"), 2, "cannot hold at 'nowhere' in disk: no such place; possible: "),
-        (("hold", "--at", "install"), 2, "run lab-1 is past 'before install' already. Next: hold "),
-        (("hold", "--at", "preflight.sick"), 2, "is past 'before preflight.sick' already"),
+        (("hold", "--at", "install"), 2, "run lab-1 has already passed 'before install'. Next: hold "),
+        (("hold", "--at", "preflight.sick"), 2, "has already passed 'before preflight.sick'"),
         (("hold", "--run-id", "other"), 2, "no run other in "),
-        (("hold", "--at", "3"), 2, "cannot hold at 3: disk has no step that counts so"),
+        (("hold", "--at", "3"), 2, "cannot hold at 3: disk has no step that counts targets"),
         (("hold", "--at", "2020-01-01T00:00Z"), 2, "2020-01-01T00:00Z is past"),
         (("release", "--run-id", "other"), 2, "no run other in "),
         (("release",), 2, "run lab-1 has no hold to release. Next: zkmigrate status"),
@@ -319,8 +319,8 @@ def test_a_hook_that_is_waited_for_is_what_the_run_waits_for(tmp_path: Path) -> 
 def test_the_findings_behind_a_step_are_told_whole(desk: Desk) -> None:
     desk.call("run", "--yes", "--until", "install")
     done = desk.ends(0, "status", "--offline", "--findings", "all")
-    assert "  found by preflight.sick:\n    [ok] disk.well: the world is well\n         seen: well" in done
-    assert "  found by install.one:" in done
+    assert "  findings of preflight.sick:\n    [ok] disk.well: the world is well\n         seen: well" in done
+    assert "  findings of install.one:" in done
     said = json.loads(desk.call("status", "--offline", "--json", "--findings", "install").output)
     assert [f["id"] for f in said["findings"]["install.one"]] == ["disk.one"]
     assert list(said["findings"]) == ["install.one"]

@@ -222,7 +222,7 @@ def test_run_refuses_hooks_that_cannot_be_run_and_resume_says_so(place: Place) -
     refused = place.call("run", "--yes")
     assert refused.exit_code == 2
     root = place.root.resolve()
-    assert f"hooks.before_run[0]: {root}/none is not there; " in refused.stderr
+    assert f"hooks.before_run[0]: {root}/none does not exist; " in refused.stderr
     assert f"hooks.on_end[0]: {root}/locked is not executable; needed: " in refused.stderr
     assert not place.runs.exists()
     place.file.write_text(GOOD)
@@ -230,7 +230,7 @@ def test_run_refuses_hooks_that_cannot_be_run_and_resume_says_so(place: Place) -
     with_hooks(place, "  on_end: [{run: none}]\n")
     done = place.call("resume", "--yes")
     assert done.exit_code == 0, "what may be urgent is not held up by it"
-    assert f"hooks.on_end[0]: {root}/none is not there" in done.output
+    assert f"hooks.on_end[0]: {root}/none does not exist" in done.output
     assert "hook on_end: not started: [Errno 2]" in done.output
     assert place.files() == ALL
 
@@ -242,7 +242,7 @@ def test_a_hook_that_fails_stops_the_run_mended_or_taken_out_it_goes_on(place: P
     log = place.runs.resolve() / "lab-1/hooks/0003-before_stage.log"
     said = rf"hook before_stage of prepare: exit code 9 after \S+ s: no change tonight \({log}\)"
     assert re.search(said, stopped)
-    assert "a hook before_stage of prepare stops the run; fix that, then resume" in stopped
+    assert "a before_stage hook of prepare stopped the run; fix the cause, then resume" in stopped
     assert "or change hooks in migration.yml" in stopped
     assert len(place.files()) == 3
     place.file.write_text(GOOD)

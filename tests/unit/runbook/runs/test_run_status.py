@@ -86,7 +86,8 @@ def test_where_no_dest_host_answers_another_machine_asks_whether_it_is_the_one(
     said = run_status.wrong_machine(
         world, PLAYBOOK, inventory(), run_status.of_hosts(world, PLAYBOOK, inventory())
     )
-    question = f"no dest host answers, and this machine sends from {own}: is it the one that has 10.71.0.2?"
+    question = f"and this machine sends from {own}: check that it is the machine with 10.71.0.2"
+    question = f"no dest host answers, {question}"
     assert said == (question if told else "")
 
 
@@ -128,7 +129,10 @@ def test_what_can_be_walked_back_to_is_listed_and_no_more() -> None:
     step_names.behind(playbook, "join.join", "install")
     step_names.behind(playbook, "join.join", "")
     step_names.behind(playbook, "", "finalize")
-    for to, why in (("nowhere", "'nowhere' is not a stage or step of"), ("cutover", "cutover is ahead; ")):
+    for to, why in (
+        ("nowhere", "'nowhere' is not a stage or step of"),
+        ("cutover", "the run has not reached cutover; "),
+    ):
         with pytest.raises(UsageError) as caught:
             step_names.behind(playbook, "join.join", to)
         assert why in str(caught.value)

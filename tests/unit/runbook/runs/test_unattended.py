@@ -116,7 +116,7 @@ def test_what_a_killed_operator_left_is_found_and_the_unit_goes_on_with_it(
     )
     assert "not undone: move.replicas: 7 changes on cluster kafka" in text
     assert told["next"].startswith("zkmigrate resume -i ")
-    assert f"  go on forward: {told['next']}\n  That command runs every stage that is left" in text
+    assert f"  go on forward: {told['next']}\n  That command runs every remaining stage" in text
     other = asked("run", "--yes")
     assert other.exit_code == 2
     assert f"run {RUN} is not finished (at move.replicas, forward); not undone: move.throttle" in (

@@ -419,7 +419,7 @@ def test_a_cluster_change_goes_to_its_cluster_and_to_no_host(parts: Parts) -> No
     assert apply(setting, "s.1", 1) == Outcome(1, "no such topic")
     assert asked == [election, setting]
     assert apply(ElectLeaders("other"), "e.2", 1) == Outcome(
-        1, "nothing was sent: other is none of the clusters kafka, d1"
+        1, "nothing was sent: unknown cluster other; needed: one of kafka, d1"
     )
 
 

@@ -188,7 +188,7 @@ def test_the_countdown_goes_on_between_two_events(wall: Wall) -> None:
 
 def test_a_hold_that_is_asked_for_and_one_that_holds_are_told_apart(wall: Wall) -> None:
     wall.tell(events.HoldAsked("before roll", "anna@desk: lunch"))
-    assert wall.text()[-1] == "a hold is asked for, before roll (anna@desk: lunch)"
+    assert wall.text()[-1] == "a hold is requested, before roll (anna@desk: lunch)"
     wall.tell(events.Holding("", None, before="roll.preflight", who="anna@desk: lunch"))
     assert wall.text()[-1] == (
         "holding before roll.preflight (anna@desk: lunch): zkmigrate release, or "

@@ -92,7 +92,7 @@ def test_no_page_holds_a_word_that_a_shell_would_read(owner: str) -> None:
 @pytest.mark.parametrize("value", ["x\ntouch canary", "\x1b[2J", "\u202ex"])
 def test_no_page_is_made_with_a_command_that_a_terminal_obeys(value: str) -> None:
     of = book({"t": (AlterTopicConfig(CLUSTER, "t", "k", value, None),)})
-    with pytest.raises(UsageError, match="no page was made") as caught:
+    with pytest.raises(UsageError, match="No page was written") as caught:
         of.parts()
     assert inline(value) in str(caught.value)
 
@@ -116,10 +116,14 @@ def test_text_of_a_file_cannot_end_its_block() -> None:
         (Fence("d1", 1), Way.FORWARD, "`killed=N left=0`"),
         (SetService("b1", "kafka.service", "restart"), Way.FORWARD, "`restart kafka.service`"),
         (PutFile("d1", "/f", b"", "a:b"), Way.FORWARD, "`wrote /` or `unchanged /`"),
-        (HostVerb("d1", "started-observer"), Way.BACK, "`started`, or that it never came so far"),
-        (HostVerb("d1", "halt"), Way.BACK, "`halted`, or that it never came so far"),
-        (RestoreImage("d1"), Way.BACK, "`image restored`, or that it never came so far"),
-        (Unseal("d1", 1, 1), Way.BACK, "`unsealed`, or that it never came so far"),
+        (
+            HostVerb("d1", "started-observer"),
+            Way.BACK,
+            "`started`, or a refusal because the host never got this far",
+        ),
+        (HostVerb("d1", "halt"), Way.BACK, "`halted`, or a refusal because the host never got this far"),
+        (RestoreImage("d1"), Way.BACK, "`image restored`, or a refusal because the host never got this far"),
+        (Unseal("d1", 1, 1), Way.BACK, "`unsealed`, or a refusal because the host never got this far"),
         (HostVerb("d1", "halt"), Way.FORWARD, "`halted`"),
         (GatewayOrder("g1", "unhold", "orders"), Way.FORWARD, "`done:`"),
     ],

@@ -104,7 +104,7 @@ def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() ->
     later = claim("roll.x", "well", None, severity=Severity.INFO)
     evidence = {"look.look": (claim("a.b", "so", True),), "main.fence": (warns, SICK, *held, later)}
     assert finding_lines.evidence_lines(evidence, "") == [
-        "in short; whole: f main.fence, or f all",
+        "shortened; in full: f main.fence, or f all",
         "other steps with findings: look.look (1)",
         "main.fence:",
         "  6 hold:",
@@ -335,7 +335,7 @@ def test_ctrl_c_at_a_question_stops_and_says_how_to_go_on(tmp_path: Path, term: 
     seen = read_until(ours, "zkmigrate status", seen)
     assert process.wait(timeout=30) == 130
     os.close(ours)
-    assert "asked to stop: what is in flight" in seen
+    assert "stop requested: changes in flight" in seen
     assert f"go on forward: zkmigrate resume -i {place.file} --playbook" in seen
     assert "--run-id lab-1" in seen
     assert ("\x1b[" in seen) is (term == "xterm"), "a dumb terminal gets no control codes"
