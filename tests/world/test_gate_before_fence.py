@@ -68,7 +68,7 @@ def test_a_host_that_answers_too_late_is_refused_before_fence_with_both_figures(
     [found] = [f for f in ended.findings if f.blocks]
     assert found.id == "survey.lease"
     assert "dest2: 2.20 s" in found.seen
-    assert "a cut of 8000 ms and a fence of 10000 ms cover the longest of them" in found.needed
+    assert "a cut of 8000 ms and a fence of 10000 ms cover the longest round trip" in found.needed
     assert "allow 6500 and 9000 ms" in found.needed
     assert leases(operator) == set()
 

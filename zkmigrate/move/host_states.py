@@ -56,21 +56,23 @@ def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) 
     start: when the timeline begins. gone: the spans of time in which no process of the tool ran. damaged:
     whether the end of the journal could not be read.
     """
-    asked = of_kind(samples, "ensembles")
+    ensembles = of_kind(samples, "ensembles")
     hosts, brokers = dest_rows(story, of_kind(samples, "phases"), gone), broker_rows(story, start)
     if damaged:
         hosts, brokers = until(hosts, story.last), until(brokers, story.last)
-    source = source_ensemble(source_hosts(story, asked), asked, spacing_s(asked) or 1.0)
+    source = source_ensemble(source_hosts(story, ensembles), ensembles, spacing_s(ensembles) or 1.0)
     return (source, dest_ensemble(hosts), *hosts, *brokers)
 
 
-def source_hosts(story: Story, asked: Rows) -> tuple[str, ...]:
+def source_hosts(story: Story, samples: Rows) -> tuple[str, ...]:
     """Return the names of the source hosts from the journal.
 
-    If the journal does not have them, return the names in the samples that are not dest hosts. asked: samples
-    of kind ``ensembles``.
+    If the journal does not have them, return the names in the samples that are not dest hosts. samples: the
+    samples of kind ``ensembles``.
     """
-    named = [str(host) for _, row in asked if isinstance(row.get("servers"), dict) for host in row["servers"]]
+    named = [
+        str(host) for _, row in samples if isinstance(row.get("servers"), dict) for host in row["servers"]
+    ]
     dest = dest_hosts(story)
     return story.hosts.get("source") or tuple(name for name in dict.fromkeys(named) if name not in dest)
 
@@ -204,8 +206,8 @@ def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
     if not isinstance(sample, list) or len(sample) != 2 or not line.spans:
         return
     phase, served = sample
-    gone = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
-    if gone and phase in SERVING:
+    after_go = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
+    if after_go and phase in SERVING:
         ago = float(served) if isinstance(served, int | float) else 0.0
         line.begin(max(line.spans[-1].start, at - ago), STARTED, "serves while clients are refused")
     if phase == Phase.OPEN and line.state == STARTED:
@@ -320,10 +322,10 @@ def _quorum(modes: list[str]) -> tuple[str, str]:
     """
     leading = sum(mode in ("leader", "standalone") for mode in modes)
     serving = leading + sum(mode == "follower" for mode in modes)
-    heard = sum(mode in ("leader", "standalone", "follower", "refused", "not serving") for mode in modes)
+    answers = sum(mode in ("leader", "standalone", "follower", "refused", "not serving") for mode in modes)
     majority, note = len(modes) // 2 + 1, f"{serving} of {len(modes)} hosts serve"
-    if leading > 1 or serving + len(modes) - heard < majority:
+    if leading > 1 or serving + len(modes) - answers < majority:
         return DOWN, note
-    if serving < majority or (not leading and heard == len(modes)):
-        return (UNKNOWN if heard < len(modes) else DOWN), note
+    if serving < majority or (not leading and answers == len(modes)):
+        return (UNKNOWN if answers < len(modes) else DOWN), note
     return SERVES, note

@@ -215,10 +215,10 @@ def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Readin
     Returns ``address:port`` → refused, open, timeout or unreachable.
     """
     # IPv6 without brackets: what follows the last colon is the port
-    asked = [f"{address}:{port}" for address, port in endpoints]
-    if not asked:
+    targets = [f"{address}:{port}" for address, port in endpoints]
+    if not targets:
         return Seen({})
-    return parsed(look.zkm(host, "reach", ",".join(asked)), parse_probe)
+    return parsed(look.zkm(host, "reach", ",".join(targets)), parse_probe)
 
 
 def parsed(reading: Reading[str], parse: Callable[[str], T]) -> Reading[T]:

@@ -340,7 +340,7 @@ def _entry(attributes: paramiko.SFTPAttributes) -> DirEntry:
 def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
     """Return the owner and the group of a file.
 
-    They are names if the answer's ``ls -l`` text contains them, otherwise numbers.
+    Both are names if the answer contains an ``ls -l`` text with them, otherwise numbers.
     """
     words = str(getattr(attributes, "longname", "")).split(maxsplit=8)
     if len(words) >= 8:
@@ -349,7 +349,7 @@ def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
 
 
 def _cause(error: BaseException, end: float) -> Cause:
-    """Return the cause of a failed wait. paramiko does not always report a timeout as such.
+    """Return the cause of a failed wait, which may be a timeout that paramiko reports as another error.
 
     end: the time at which the wait had to end, on the monotonic clock.
     """

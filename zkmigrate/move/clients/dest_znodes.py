@@ -51,12 +51,12 @@ class _Dest:
 class DestAnswers(_Dest):
     """Answers the questions about dest's znodes."""
 
-    def tree(self, asked: ReadTree) -> tuple[Node, ...]:
+    def tree(self, request: ReadTree) -> tuple[Node, ...]:
         with self._session() as client:
             with named(DEST, "sync"):
                 client.sync_async("/").get(timeout=ANSWER_S)
             found = []
-            ahead, sent = deque([asked.path]), deque[tuple[str, Any, Any]]()
+            ahead, sent = deque([request.path]), deque[tuple[str, Any, Any]]()
             while ahead or sent:
                 while ahead and len(sent) < _IN_FLIGHT:
                     path = ahead.popleft()
@@ -64,12 +64,12 @@ class DestAnswers(_Dest):
                     sent.append((path, listing, client.get_acls_async(path)))
                 for node in _node(*sent.popleft()):
                     found.append(node)
-                    ahead.extend(f"{node.path}/{name}" for name in node.names if asked.deep)
+                    ahead.extend(f"{node.path}/{name}" for name in node.names if request.deep)
             return tuple(found)
 
-    def contents(self, asked: ReadContents) -> tuple[Node, ...]:
+    def contents(self, request: ReadContents) -> tuple[Node, ...]:
         with self._session() as client:
-            sent = [(path, client.get_async(path), client.get_acls_async(path)) for path in asked.paths]
+            sent = [(path, client.get_async(path), client.get_acls_async(path)) for path in request.paths]
             return tuple(node for one in sent for node in _node(*one))
 
 

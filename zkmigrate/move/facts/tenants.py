@@ -109,7 +109,8 @@ def _beside(
 
     ``cons`` and ``dump`` show these clients. The sessions that own ephemerals claimed by the member are the
     member's own. So are as many sessions without ephemerals as the member is known to have. Without ``cons``
-    the sessions of member and others cannot be told apart: the gate of the cut-over requires ``cons``.
+    the member's sessions cannot be distinguished from other sessions; the gate of the cut-over requires
+    ``cons``.
     """
     at: dict[int, list[str]] = {}
     from_: dict[int, str] = {}

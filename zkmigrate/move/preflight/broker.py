@@ -56,8 +56,8 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         resolve = resolver(k.resolved, host, addresses(inventory.broker(host)))
         strange, unknown = others_than(inventory.source.hosts, written_out, resolve, host)
         if strange:
-            told = f"zookeeper.connect names {', '.join(strange)}, not a source host"
-            wrong[told] = "correct source.hosts in migration.yml, or add the address under also"
+            mistake = f"zookeeper.connect names {', '.join(strange)}, not a source host"
+            wrong[mistake] = "correct source.hosts in migration.yml, or add the address under also"
         failed = bool(wrong)
         if unknown:
             wrong["; ".join(unknown)] = f"let each name in zookeeper.connect resolve on {host}"
@@ -82,11 +82,11 @@ def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes)
     inventory = c.inventory
     ours = inventory.kafka.chroot
     if id != str(inventory.broker(host).id):
-        told = f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}"
-        yield told, f"correct the id or the address of {host} in migration.yml"
+        mistake = f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}"
+        yield mistake, f"correct the id or the address of {host} in migration.yml"
     if "${" in connect:
-        told = f"zookeeper.connect={connect} is taken from a config provider, which the roll cannot edit"
-        yield told, _WRITTEN_OUT
+        mistake = f"zookeeper.connect={connect} is taken from a config provider, which the roll cannot edit"
+        yield mistake, _WRITTEN_OUT
         return
     if connect and (theirs := chroot_in(connect)) != ours:
         yield f"chroot {theirs}, in the inventory {ours}", "correct kafka.chroot in migration.yml"
@@ -212,7 +212,10 @@ def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
             ", ".join(named_at) or f"not in {', '.join(read) or 'any script that starts it'}",
             needed,
             host,
-            ("take it out of these files", "let them name dest, if they write server.properties"),
+            (
+                "remove zookeeper.connect from these files",
+                "if one of these files writes server.properties: let that file name dest",
+            ),
         )
 
 
@@ -259,14 +262,14 @@ def stop_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
         if not isinstance(facts, Seen) or not isinstance(properties, Seen):
             yield unseen(properties if isinstance(facts, Seen) else facts, needed, host)
             continue
-        told = facts.value.unit.get("TimeoutStopUSec", "")
+        stop_timeout = facts.value.unit.get("TimeoutStopUSec", "")
         try:
-            given_s, wanted_s = parse_span(told), _shutdown_s(properties.value)
+            given_s, wanted_s = parse_span(stop_timeout), _shutdown_s(properties.value)
         except ValueError as error:
             yield Judged(None, str(error), needed, host)
             continue
         moves = (f"systemctl edit {unit}: [Service] TimeoutStopSec={math.ceil(wanted_s)}",)
-        seen, needed = f"{unit}: TimeoutStopSec={told}", f"{wanted_s:g} s or more"
+        seen, needed = f"{unit}: TimeoutStopSec={stop_timeout}", f"{wanted_s:g} s or more"
         yield Judged(given_s >= wanted_s, seen, needed, host, moves)
 
 

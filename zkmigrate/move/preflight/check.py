@@ -84,9 +84,9 @@ class Check:
 
         Each placeholder, such as ``{one}``, is replaced by the field of :class:`Words` with that name.
         """
-        told = {field.name: getattr(words, field.name) for field in fields(words)}
+        texts = {field.name: getattr(words, field.name) for field in fields(words)}
         own = (self.id, self.claim, self.about, self.todo)
-        id, sentence, about, todo = (text.format_map(told) for text in own)
+        id, sentence, about, todo = (text.format_map(texts) for text in own)
         return replace(self, id=id, claim=sentence, about=about, todo=todo)
 
     def findings(self, c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
@@ -149,8 +149,8 @@ def unseen(
     """
     if not isinstance(reading, Unknown):
         return Judged(None, why(reading), needed, target, moves)
-    heard = reading.cause not in get_args(NotHeard)
-    return Judged(None, why(reading), needed, target, moves if heard else (NOT_HEARD,), reading.cause)
+    answered = reading.cause not in get_args(NotHeard)
+    return Judged(None, why(reading), needed, target, moves if answered else (NOT_HEARD,), reading.cause)
 
 
 def why(reading: Reading[object]) -> str:

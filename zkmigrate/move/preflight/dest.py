@@ -116,7 +116,7 @@ def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
     limits = {host: _buffer(reading) for host, reading in e.source_flags.items()}
     unread = [f"{host}: {limit}" for host, limit in limits.items() if not isinstance(limit, int)]
     allowed = max((limit for limit in limits.values() if isinstance(limit, int)), default=0)
-    told = f"source allows {allowed}" if allowed else "what source allows is not known"
+    source_limit = f"source allows {allowed}" if allowed else "what source allows is not known"
     largest = e.largest
     needed_bytes = max(allowed, largest.value.size) if isinstance(largest, Seen) else allowed
     for host, reading in e.dest_flags.items():
@@ -130,7 +130,7 @@ def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
             else why(largest)
         )
         own = f"{limit} bytes" if isinstance(limit, int) else limit
-        seen = f"{own}; {told}; {known}"
+        seen = f"{own}; {source_limit}; {known}"
         moves = (f"set -Djute.maxbuffer={needed_bytes} in dest's JVM flags",)
         if isinstance(limit, int) and limit < needed_bytes:
             yield Judged(False, seen, f"at least {needed_bytes}", host, moves)
@@ -188,9 +188,9 @@ def session_bounds(c: Context, e: Evidence) -> Iterator[Judged]:
     for host, reading in e.source_config.items():
         source = reading.value.session_bounds_ms if isinstance(reading, Seen) else None
         if source is None or dest is None:
-            told = "dest.settings: not numbers" if dest is None else f"{host}: {_bounds_unknown(reading)}"
+            bounds = "dest.settings: not numbers" if dest is None else f"{host}: {_bounds_unknown(reading)}"
             unread = dest is not None and not isinstance(reading, Seen)
-            yield Judged(None, told, "bounds of source and dest", moves=() if unread else moves)
+            yield Judged(None, bounds, "bounds of source and dest", moves=() if unread else moves)
             return
         seen = f"dest {dest[0]} to {dest[1]} ms, {host} {source[0]} to {source[1]} ms"
         if dest[0] > source[0] or dest[1] < source[1]:
@@ -367,9 +367,9 @@ def init_limit(c: Context, e: Evidence) -> Iterator[Judged]:
     own: Reading[ZooConfig] = Seen(dest_settings(c))
     limits = {"dest": _sync_ms(own)} | {host: _sync_ms(r) for host, r in e.source_config.items()}
     unread = [host for host, ms in limits.items() if ms is None]
-    told = {host: ms for host, ms in limits.items() if ms is not None}
-    seen = ", ".join(f"{host} {ms / 1000:g} s" for host, ms in told.items())
-    if any(ms / 1000 < SYNC_FACTOR * takes for ms in told.values()):
+    known_ms = {host: ms for host, ms in limits.items() if ms is not None}
+    seen = ", ".join(f"{host} {ms / 1000:g} s" for host, ms in known_ms.items())
+    if any(ms / 1000 < SYNC_FACTOR * takes for ms in known_ms.values()):
         yield Judged(False, seen, needed, moves=moves)
     elif unread:
         yield Judged(None, f"{seen}; not known of {', '.join(unread)}", needed)

@@ -320,17 +320,17 @@ def _resolved(
 
 def _dated(look: Look, host: str) -> Dated:
     before, begun = look.wall(), look.now()
-    told = look.date(host)
+    reading = look.date(host)
     took, after = look.now() - begun, look.wall()
-    return Dated(_seconds(told), before, after, took)
+    return Dated(_seconds(reading), before, after, took)
 
 
-def _seconds(told: Reading[str]) -> Reading[float]:
-    if not isinstance(told, Seen):
-        return told
-    text = told.value.strip()
+def _seconds(date: Reading[str]) -> Reading[float]:
+    if not isinstance(date, Seen):
+        return date
+    text = date.value.strip()
     if not re.fullmatch(r"[0-9]{1,12}\.[0-9]{1,9}", text):
-        return Unknown("garbled", f"the command date answered {told.value[:80]!r}")
+        return Unknown("garbled", f"the command date answered {date.value[:80]!r}")
     return Seen(float(text))
 
 

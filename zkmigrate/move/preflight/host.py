@@ -244,7 +244,7 @@ def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(script, needed, host, moves)
             continue
         asks = GUARD in script.value
-        seen = f"the start command {'asks' if asks else 'does not ask'} the guard"
+        seen = f"the start command {'runs' if asks else 'does not run'} the guard"
         yield Judged(asks, seen, needed, host, moves)
 
 

@@ -199,15 +199,15 @@ def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
     """
     k = of_kafka(e)
     if isinstance(k.view, Seen):
-        told = k.view.value.min_isr
-        unknown = sorted({p.topic for p in k.view.value.partitions} - set(told))
+        min_isrs = k.view.value.min_isr
+        unknown = sorted({p.topic for p in k.view.value.partitions} - set(min_isrs))
         if unknown:
             yield Judged(
                 None, f"min.insync.replicas of {', '.join(unknown[:LISTED])} is not known", "known for all"
             )
             return
         tight = [
-            p for p in k.view.value.partitions if len(p.replicas) > 1 and told[p.topic] >= len(p.replicas)
+            p for p in k.view.value.partitions if len(p.replicas) > 1 and min_isrs[p.topic] >= len(p.replicas)
         ]
         moves = ("lower min.insync.replicas or add replicas",)
         needed = "min.insync.replicas below the replication factor"
@@ -226,9 +226,9 @@ def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
     k = of_kafka(e)
     if isinstance(k.view, Seen):
         if k.view.value.reassigning is None:
-            told = "brokers before 2.4 do not report this, so ZooKeeper is read"
+            reason = "brokers before 2.4 do not report this, so ZooKeeper is read"
             first = k.chroot is None
-            yield Judged(None, f"later: {told} at the gate roll" if first else told, "none", later=first)
+            yield Judged(None, f"later: {reason} at the gate roll" if first else reason, "none", later=first)
             return
         names = [f"{topic}-{partition}" for topic, partition in k.view.value.reassigning]
         seen = f"{len(names)} being reassigned: {', '.join(names[:LISTED])}" if names else "none"

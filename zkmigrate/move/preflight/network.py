@@ -173,12 +173,12 @@ def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
     """
     needed = "an answer, or refused as long as nothing listens"
     for host, reading in e.knocks.items():
-        heard = isinstance(e.statuses[host], Seen)
+        answers = isinstance(e.statuses[host], Seen)
         if not isinstance(reading, Unknown):
             yield Judged(True, "it answers", needed, host)
         elif reading.cause == "refused":
             yield Judged(True, "refused: the host is reached, nothing listens", needed, host)
-        elif heard and reading.cause in ("timeout", "unreachable"):
+        elif answers and reading.cause in ("timeout", "unreachable"):
             moves = ("open dest's client port for the operator's machine",)
             yield Judged(False, f"no answer: {reading.cause}", needed, host, moves)
         else:
@@ -242,11 +242,11 @@ def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(around, needed, host) if found is None else Judged(*found, needed, host, do)
             continue
         script = e.own.start_scripts.get(host)
-        told = _of_unit(e.facts[host]) if script is None else _of_script(script)
-        if isinstance(told, Seen):
-            yield Judged(not told.value, told.value or "the host's own", needed, host, moves)
+        unit = _of_unit(e.facts[host]) if script is None else _of_script(script)
+        if isinstance(unit, Seen):
+            yield Judged(not unit.value, unit.value or "the host's own", needed, host, moves)
         else:
-            yield unseen(told, needed, host)
+            yield unseen(unit, needed, host)
 
 
 def _where(around: Surroundings) -> tuple[bool | None, str]:

@@ -88,8 +88,8 @@ def releases(e: Evidence, broker: Broker) -> Releases:
     k = of_kafka(e)
     process = k.brokers[broker.name].process
     answers = k.view.value.releases.get(broker.endpoint, "") if isinstance(k.view, Seen) else ""
-    gone = Unknown("failed", "no broker runs") if isinstance(process, Absent) else process
-    return Releases(process.value.release if isinstance(process, Seen) else None, release(answers), gone)
+    absence = Unknown("failed", "no broker runs") if isinstance(process, Absent) else process
+    return Releases(process.value.release if isinstance(process, Seen) else None, release(answers), absence)
 
 
 @check(
@@ -165,12 +165,12 @@ def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
         if not isinstance(best, Seen):
             yield unseen(best, needed, broker.name, to_start(e, broker.name))
             continue
-        told = {bug: _has(bug, best.value) for bug in BUGS}
-        found = [f"{bug.id}: {bug.what}" for bug, has in told.items() if has]
+        verdicts = {bug: _has(bug, best.value) for bug in BUGS}
+        found = [f"{bug.id}: {bug.what}" for bug, has in verdicts.items() if has]
         unsure = [
             f"{bug.id} unless the release is {_dotted(bug.fixed)} or later"
             for bug in BUGS
-            if told[bug] is None
+            if verdicts[bug] is None
         ]
         process = k.brokers[broker.name].process
         client = process.value.client if isinstance(process, Seen) else None

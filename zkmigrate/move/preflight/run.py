@@ -57,7 +57,7 @@ def forward(c: Context, e: Evidence) -> Iterator[Judged]:
     elif not isinstance(e.sessions, Seen):
         yield unseen(e.sessions, needed)
     elif (smallest := e.sessions.value.smallest_timeout_ms) is None:
-        yield Judged(None, f"{took:.1f} s; no server tells every owner's timeout", needed)
+        yield Judged(None, f"{took:.1f} s; no server reports every owner's timeout", needed)
     else:
         words = e.dependent.words
         moves = (f"raise {words.session_key} on the {words.many} and roll them",)

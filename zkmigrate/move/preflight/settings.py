@@ -101,8 +101,8 @@ def same_flags(c: Context, e: Evidence) -> Iterator[Judged]:
             mine = setting(dest_settings(c), own, key) or default
             others = _of_source(e, key, default)
             if not all(_same(mine, value) for value in others.values()):
-                told = ", ".join(f"{h} {value}" for h, value in others.items())
-                wrong.append(f"{key}: this host {mine}, {told}")
+                on_source = ", ".join(f"{h} {value}" for h, value in others.items())
+                wrong.append(f"{key}: this host {mine}, {on_source}")
         moves = ("set the key in dest.settings as source has it",)
         if wrong and isinstance(flags, Seen):
             yield Judged(False, "; ".join(wrong), "the same as on every source host", host, moves)

@@ -55,13 +55,13 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
     # zk_synced_followers counts only voting followers, not observers.
     synced = e.leader.value.synced_followers if isinstance(e.leader, Seen) else None
     if synced is None:
-        told = why(e.leader) if not isinstance(e.leader, Seen) else "not reported by the leader"
+        unknown = why(e.leader) if not isinstance(e.leader, Seen) else "not reported by the leader"
         move = (
             NOT_HEARD
             if isinstance(e.leader, Unknown) and e.leader.cause in get_args(NotHeard)
             else _ALLOW_MNTR
         )
-        yield Judged(None, f"{seen}; synced followers: {told}", needed, moves=(move,))
+        yield Judged(None, f"{seen}; synced followers: {unknown}", needed, moves=(move,))
         return
     yield Judged(synced == len(modes) - 1, f"{seen}; {synced} in sync", needed, moves=moves)
 
@@ -79,23 +79,23 @@ def ports(c: Context, e: Evidence) -> Iterator[Judged]:
     for name in c.inventory.source_names:
         wrong: list[str] = []
         unknown: dict[str, list[str]] = {}
-        asked = 0
+        connects = 0
         for dest in c.inventory.dest_names:
             reading = e.reach[dest]
             for port in (quorum, election):
-                asked += 1
+                connects += 1
                 idle = port == quorum and name != e.source.leader
                 where = door(first_address(c.inventory.source_host(name)), port)
                 how = reading.value.get(where, "not told") if isinstance(reading, Seen) else ""
                 if not isinstance(reading, Seen) or how == "not told":
-                    told = how or why(reading)
-                    unknown.setdefault(f"from {dest}: {told}", []).append(str(port))
+                    outcome = how or why(reading)
+                    unknown.setdefault(f"from {dest}: {outcome}", []).append(str(port))
                 elif how != "open" and not (idle and how == "refused"):
                     wrong.append(f"{port} from {dest}: {how}")
         yield Judged(
-            False if wrong else None if unknown or not asked else True,
+            False if wrong else None if unknown or not connects else True,
             "; ".join((*wrong, *(f"{' and '.join(p)} {text}" for text, p in unknown.items())))
-            or f"{asked} connects as expected",
+            or f"{connects} connects as expected",
             "open",
             name,
             (
@@ -130,17 +130,17 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
             )
             continue
         resolve = resolver(e.resolved, host, addresses(c.inventory.source_host(host)))
-        told = dict(_server_mistakes(c.inventory, host, reading.value, resolve))
-        told |= dict(_path_mistakes(c.inventory, reading.value, e.confs.get(host, NOT_ASKED)))
+        mistakes = dict(_server_mistakes(c.inventory, host, reading.value, resolve))
+        mistakes |= dict(_path_mistakes(c.inventory, reading.value, e.confs.get(host, NOT_ASKED)))
         yield Judged(
-            False if False in told.values() else None if told else True,
-            "; ".join(told) or f"{len(reading.value.servers)} servers, ports and directories equal",
+            False if False in mistakes.values() else None if mistakes else True,
+            "; ".join(mistakes) or f"{len(reading.value.servers)} servers, ports and directories equal",
             "the same servers, addresses, ports and directories",
             host,
             (
                 "correct the source part of migration.yml",
                 "correct this server's config",
-                *(("let each name in the config resolve on that host",) if None in told.values() else ()),
+                *(("let each name in the config resolve on that host",) if None in mistakes.values() else ()),
             ),
         )
 
@@ -175,17 +175,17 @@ def _server_mistakes(
 
 
 def _path_mistakes(
-    inventory: Inventory, config: ZooConfig, told: Reading[Conf]
+    inventory: Inventory, config: ZooConfig, conf: Reading[Conf]
 ) -> Iterator[tuple[str, bool | None]]:
     source = inventory.source
     data_dir = config.values.get("dataDir", "").strip()
     log_dir = config.values.get("dataLogDir", data_dir).strip()
     wanted = {"dataDir": (data_dir, source.data_dir), "dataLogDir": (log_dir, source.txn_dir)}
     for key, (given, path) in wanted.items():
-        runs = _running_directory(key, given, told)
+        runs = _running_directory(key, given, conf)
         if runs is None:
             yield (
-                f"{key}={given} is a relative path, and conf did not report the directory: {why(told)}",
+                f"{key}={given} is a relative path, and conf did not report the directory: {why(conf)}",
                 None,
             )
         elif runs.rstrip("/") != path.rstrip("/"):
@@ -198,7 +198,7 @@ def _path_mistakes(
         yield f"client ports {seen}, in the inventory {source.ports.client}", False
 
 
-def _running_directory(key: str, given: str, told: Reading[Conf]) -> str | None:
+def _running_directory(key: str, given: str, conf: Reading[Conf]) -> str | None:
     """Return the absolute path of a directory setting as the running server uses it; None if not known.
 
     A relative path is below the server's working directory, which ``conf`` shows. key: the setting. given:
@@ -206,7 +206,7 @@ def _running_directory(key: str, given: str, told: Reading[Conf]) -> str | None:
     """
     if given.startswith("/") or not given:
         return given and posixpath.normpath(given)
-    path = told.value.values.get(key, "") if isinstance(told, Seen) else ""
+    path = conf.value.values.get(key, "") if isinstance(conf, Seen) else ""
     return posixpath.normpath(path).removesuffix("/version-2") if path.startswith("/") else None
 
 
@@ -273,8 +273,8 @@ def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
         if not isinstance(reading, Seen):
             yield unseen(reading, "a readable config", host)
             continue
-        told = e.confs[host]
-        runs = told.value.values.get("version") if isinstance(told, Seen) else None
+        conf = e.confs[host]
+        runs = conf.value.values.get("version") if isinstance(conf, Seen) else None
         held = reading.value.version == newest and runs in (None, f"{newest:x}")
         seen = f"version {reading.value.version:#x}" + ("" if runs is None else f", runs with 0x{runs}")
         yield Judged(held, seen, needed, host, moves)
@@ -394,19 +394,19 @@ def running(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(not wrong, "; ".join(wrong) or "as in the file", "as in the file", host, moves)
 
 
-def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> Iterator[str]:
+def _differs(inventory: Inventory, host: str, conf: Conf, file: ZooConfig) -> Iterator[str]:
     wanted = {key: file.values[key].strip() for key in RUNS_WITH if key in file.values}
-    told = replace(told, values=_normal_directories(told.values))
+    conf = replace(conf, values=_normal_directories(conf.values))
     wanted["dataDir"] = f"{inventory.source.data_dir.rstrip('/')}/version-2"
     wanted["dataLogDir"] = f"{inventory.source.txn_dir.rstrip('/')}/version-2"
     wanted["serverId"] = str(inventory.source_host(host).myid)
     for key, value in wanted.items():
-        if value != "-1" and told.values.get(key, value) != value:
-            yield f"{key} is {told.values[key]}, in the file {value}"
-    if not told.servers:
+        if value != "-1" and conf.values.get(key, value) != value:
+            yield f"{key} is {conf.values[key]}, in the file {value}"
+    if not conf.servers:
         return
-    if _lines(_members(told)) != _lines(file.servers):
-        servers = ", ".join(f"{key}={value}" for key, value in told.servers.items())
+    if _lines(_members(conf)) != _lines(file.servers):
+        servers = ", ".join(f"{key}={value}" for key, value in conf.servers.items())
         yield f"its servers are {servers}; the file has other servers"
 
 
@@ -427,8 +427,8 @@ def _lines(servers: Mapping[int, ServerLine]) -> set[tuple[object, ...]]:
     return {(n, spelled(s.host), s.quorum_port, s.election_port, s.role) for n, s in servers.items()}
 
 
-def _members(told: Conf) -> Mapping[int, ServerLine]:
-    lines = "".join(f"{key}={value}\n" for key, value in told.servers.items())
+def _members(conf: Conf) -> Mapping[int, ServerLine]:
+    lines = "".join(f"{key}={value}\n" for key, value in conf.servers.items())
     return parse(lines, "conf").servers
 
 
@@ -461,16 +461,18 @@ def slowness(host: str, srvr: Reading[Srvr], mntr: Reading[Mntr]) -> Judged:
     if not isinstance(srvr, Seen):
         return unseen(srvr, needed, host)
     average = srvr.value.latency_ms[1]
-    told = [f"requests {average:g} ms"]
+    averages = [f"requests {average:g} ms"]
     slow = average > SLOW_MS
     if isinstance(mntr, Seen):
         if (fsync := mntr.value.number("zk_avg_fsynctime")) is not None:
-            told.append(f"fsync {fsync:g} ms")
+            averages.append(f"fsync {fsync:g} ms")
             slow |= fsync > SLOW_MS
         if count := mntr.value.number("zk_fsync_threshold_exceed_count"):
-            told.append(f"{count:g} fsyncs above their limit")
+            averages.append(f"{count:g} fsyncs above their limit")
             slow = True
-    return Judged(not slow, ", ".join(told), needed, host, ("check whether the disk of the logs is shared",))
+    return Judged(
+        not slow, ", ".join(averages), needed, host, ("check whether the disk of the logs is shared",)
+    )
 
 
 CHECKS = (

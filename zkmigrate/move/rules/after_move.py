@@ -206,9 +206,9 @@ def _listed(found: Iterable[str]) -> str:
 
 MEANINGS = meanings(
     """
-    watch.dest: A dest host does not serve, or dest has no leader with all followers in sync. Cause: A
-    server stopped, or cannot reach the others. To do: Start the dest host that does not serve. Its log
-    shows why it stopped.
+    watch.dest: A dest host does not serve, or dest has no leader with all followers in sync. Cause: A server
+    stopped, or cannot reach the other servers. To do: Start the dest host that does not serve. Its log shows
+    why it stopped.
 
     watch.registered: A broker is not registered on dest. Cause: It is down, or connected elsewhere. To
     do: Start this broker, or find out where it is connected.

@@ -237,7 +237,7 @@ def subtree_findings(tree: Subtree, cut: int, using: Users) -> tuple[Finding, ..
             "children",
             "no client has deleted a child on dest",
             tree.children,
-            f"no child deleted after {since}. An ephemeral whose session has ended since looks the same",
+            f"no child deleted after {since}. An ephemeral whose session has ended since is counted too",
             (
                 "find out whether a client deleted it: zkmigrate writers",
                 "accept it in migration.yml, if only ephemerals ended",

@@ -73,8 +73,8 @@ def _loss(c: Context) -> Loss | None:
     return Loss(
         f"sessions (the shortest timeout is {timeout_s:g} s)",
         deadlines(timeout_s, expected_way_back_s(c)).clients_back,
-        "Going forward keeps them: dest restarts their timeouts once it has a leader, and must open within "
-        f"{timeout_s:g} s of that",
+        "Going forward keeps the sessions: dest restarts their timeouts once it has a leader, "
+        f"and must let clients in within {timeout_s:g} s of that",
     )
 
 

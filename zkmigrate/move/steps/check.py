@@ -292,8 +292,8 @@ MEANINGS = meanings(
     leader's host does not answer. To do: Wait: the hosts elect a leader, and let clients in by themselves at
     policy.open_limit_s.
 
-    check.quorum: Dest does not have one leader with all others following. Cause: A server did not join the
-    new ensemble. To do: Let the run go back: zkmigrate rollback.
+    check.quorum: Dest does not have one leader with all other servers following. Cause: A server did not join
+    the new ensemble. To do: Let the run go back: zkmigrate rollback.
 
     check.epoch: Dest's leader does not serve in a new epoch, or a server is in a later one. Cause: The new
     ensemble did not elect after source's last epoch. To do: Let the run go back: zkmigrate rollback.

@@ -469,7 +469,7 @@ def _wait_for_silent(c: Context, silent: Mapping[str, str], reason: str) -> Wait
     silent: host → why it does not answer.
     """
     names = ", ".join(silent)
-    waits = f"; the others wait as well: {reason}" if reason else ""
+    waits = f"; the other members wait as well: {reason}" if reason else ""
     return Waiting(
         f"{names} answers" if len(silent) == 1 else f"{names} answer",
         f"{each(silent)}{waits}; if a host is lost: zkmigrate retire {next(iter(silent))} "

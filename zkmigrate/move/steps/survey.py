@@ -281,7 +281,7 @@ def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picke
         cut_ms = lease.needed_ms(c.inventory.policy.lease, worst)
         fence_ms = cut_ms + FENCE_OUTLIVES_CUT_MS
         needed = (
-            f"a cut of {cut_ms} ms and a fence of {fence_ms} ms cover the longest of them; policy and "
+            f"a cut of {cut_ms} ms and a fence of {fence_ms} ms cover the longest round trip; policy and "
             f"deadline allow {max(0.0, allowed.cut_ms):.0f} and {max(0.0, allowed.fence_ms):.0f} ms"
         )
     return claim(

@@ -225,7 +225,7 @@ def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
     return tuple(
         claim(
             "verify.missing",
-            "the dest host serves with the others",
+            "the dest host serves with the other dest hosts",
             False,
             severity=Severity.WARN,
             target=host,

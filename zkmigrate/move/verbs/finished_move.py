@@ -24,19 +24,21 @@ class FinishedMoves:
     def close(self) -> None:
         """Do nothing, because nothing is kept open."""
 
-    def cut(self, asked: ReadCut) -> Reading[int]:
+    def cut(self, request: ReadCut) -> Reading[int]:
         try:
-            history = journal.read(runs.directory(runs.base(os.environ), asked.run))
+            history = journal.read(runs.directory(runs.base(os.environ), request.run))
             body = history.records().get("cutover.stop")
-            tails = recorded(Stopped, body, asked.run).tails if body else {}
+            tails = recorded(Stopped, body, request.run).tails if body else {}
         except ZkmigrateError as error:
             return Unknown("failed", str(error))
         if history.name != self._inventory.name:
-            return Unknown("failed", f"{asked.run} is a run of {history.name}, not of {self._inventory.name}")
+            return Unknown(
+                "failed", f"{request.run} is a run of {history.name}, not of {self._inventory.name}"
+            )
         if not (tails and history.is_over and history.way is Way.FORWARD):
             return Unknown(
-                "failed", f"{asked.run} is not a finished move; needed: a move whose finalize is done"
+                "failed", f"{request.run} is not a finished move; needed: a move whose finalize is done"
             )
         if not tails.keys() <= {*self._inventory.dest_names}:
-            return Unknown("failed", f"{asked.run} moved to other dest hosts: {', '.join(tails)}")
+            return Unknown("failed", f"{request.run} moved to other dest hosts: {', '.join(tails)}")
         return Seen(max(tails.values()))

@@ -50,21 +50,23 @@ def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
         stack.callback(journal.close)
         _refuse_now(journal.history, playbook, inventory, host)
         broker = inventory.broker(host)
-        gone = Retired(
+        retired = Retired(
             host, broker.id, tuple(sorted(addresses(broker))), getpass.getuser(), " ".join(reason.split())
         )
         cons = site.look.each(inventory.source_names, lambda name: connections(site.look, name))
         clients = source_clients(inventory, dependent_of(playbook), site.look, cons)
-        findings = may_retire(gone, site.look.ask(DescribeCluster()), clients, inventory.source_names)
+        findings = may_retire(retired, site.look.ask(DescribeCluster()), clients, inventory.source_names)
         refused = bool(blocking(findings))
         encoded = [encode_finding(f) for f in findings]
         if not refused:
-            body = {"host": host, "id": gone.id, "addresses": list(gone.addresses)}
-            journal.append("retired", {**body, "by": gone.by, "reason": gone.reason, "findings": encoded})
+            body = {"host": host, "id": retired.id, "addresses": list(retired.addresses)}
+            journal.append(
+                "retired", {**body, "by": retired.by, "reason": retired.reason, "findings": encoded}
+            )
     if setting.as_json:
         print_json(setting, {"retired": not refused, "host": host, "findings": encoded})
     else:
-        end = f"{host} is not retired: nothing was changed" if refused else gone.words
+        end = f"{host} is not retired: nothing was changed" if refused else retired.words
         setting.out.write("".join(f"{line}\n" for line in (*finding_lines.whole(findings), end)))
     return REFUSED if refused else 0
 
@@ -88,7 +90,7 @@ def _refuse_now(history: History, playbook: Playbook, inventory: Inventory, host
             f"{host} is the only broker left in the run; needed: at least one other broker to move"
         )
     if runs.state_of(history, playbook).state == "complete":
-        raise UsageError(f"run {history.run} is complete; there is nothing left to leave {host} out of")
+        raise UsageError(f"run {history.run} is complete, so no step is left that could omit {host}")
     at = history.next(playbook)
     if isinstance(at, Next) and at.stage.window and history.touched_in(at.stage.id):
         raise UsageError(

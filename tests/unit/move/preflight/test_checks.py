@@ -428,7 +428,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "host.start-guard", "preflight", "dest2",
-        file("dest2", "/opt/zookeeper/service", b"#!/bin/sh\nexec java\n"), "does not ask the guard",
+        file("dest2", "/opt/zookeeper/service", b"#!/bin/sh\nexec java\n"), "does not run the guard",
         no_file("dest2", "/opt/zookeeper/service"),
     ),
     (
