@@ -406,7 +406,7 @@ def led(gateway: Gateway, clusters: dict[str, str], folder: Path) -> None:
         for name in ("PRODUCE", "OFFSET_COMMIT", "JOIN_GROUP"):
             assert f"{name}: listener mirror is read-only" in reads["refused"]
         assert not any(one.is_done for one in waits), "the hold is as it was"
-        assert "fencing number 1 is outdated; the current one of app is 2" in gateway.order(
+        assert "fencing number 1 is outdated; the current number of app is 2" in gateway.order(
             "seal", "o-4", "app", "--hold", "o-3", fencing=1, code=5
         )
         gateway.order("seal", "o-4", "app", "--hold", "o-3")
@@ -517,7 +517,9 @@ def test_h11_a_run_sees_what_is_mirrored_and_makes_commits_equal(clusters: dict[
             def refused() -> str | None:
                 member.poll(0.1)
                 told = alter(CopyOffsets(MIRRORED, (BILLS,), (names[3], names[4])))
-                active = f"group {names[3]}: active on target (Stable), so its commits are not copied"
+                active = (
+                    f"group {names[3]}: the group is active on target (Stable), so its commits are not copied"
+                )
                 return None if told == (1, f"nothing was sent: {active}") else str(told)
 
             wait_until("the group has a member", refused, WAIT_S)
@@ -599,7 +601,7 @@ def test_h16_h17_a_relay_takes_a_gateway_there_and_back(clusters: dict[str, str]
             assert relay.order(f"{way}.4", "go", ttl_ms=120_000) == gone, "again: the first answer"
         assert former.ask("order", "1", "unhold", "app", "to=", "hold=", "ttl_ms=0") == (
             9,
-            "fenced: fencing number 2 is outdated; the current one of app is 3",
+            "fenced: fencing number 2 is outdated; the current number of app is 3",
         )
         assert relay.order("5", "unhold") == "done: app: open on old"
         assert gateway.status()["apps"]["app"]["route"] == "old"

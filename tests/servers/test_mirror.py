@@ -283,7 +283,7 @@ def test_h1_h8_a_mirror_is_equal_however_often_its_copier_is_killed(
     # Kafka 2.8 keeps its transactional ids in a topic. The mirror's own end markers are no transactions.
     with closing(Cluster("source", [source])) as here, closing(Cluster("target", [target])) as there:
         [(name, why)] = transactional(here, TOPICS).named.items()
-        assert (name, why.split(",")[0]) == ("transactional", "it wrote to transactional-0")
+        assert (name, why.split(",")[0]) == ("transactional", "the producer wrote to transactional-0")
         assert transactional(here, TOPICS[:3]) == Writers({})
         assert transactional(there, TOPICS) == Writers({})
 
@@ -431,7 +431,7 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
     assert {"SettingsChanged", "OffsetsCommitted", "AclsChanged"} <= kinds
     assert [one["partitions"] for one in events if one["event"] == "PartitionsAdded"] == [2, 3]
     findings = {one["about"]: one["why"] for one in events if one["event"] == "Finding"}
-    assert findings["group busy"] == "active on target (Stable), so its commits are not copied"
+    assert findings["group busy"] == "the group is active on target (Stable), so its commits are not copied"
     assert findings["group nobody"] == "source does not have this group"
     [failed] = [one for one in events if one["event"] == "PartitionFailed"]
     assert failed["topic"] == "anew"

@@ -339,7 +339,7 @@ def test_before_kafka_3_0_a_log_of_transactions_that_is_hidden_is_unknown(tmp_pa
                 return None if found.dark == dark and (dark or found.named) else str(found)
 
             hidden = "source does not report topic __transaction_state: TOPIC_AUTHORIZATION_FAILED"
-            needed = f"transactional ids: {hidden}. Needed: the rights Read and Describe on it"
+            needed = f"transactional ids: {hidden}. Needed: the rights Read and Describe on that topic"
             wait_until("the log to be hidden", lambda: told(needed), WAIT_S)
             site.change([log])
             wait_until("the log to be read", lambda: told(""), WAIT_S)

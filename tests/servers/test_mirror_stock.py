@@ -193,7 +193,7 @@ def test_h22_what_the_newest_release_does_not_take_is_planned_and_ends_no_other_
 
     code, output = ran(clusters, "run", [*good, *bad], "--once")
     assert code == 8, output
-    assert f"REFUSED {seg}: target would not create it: segment.bytes=100000: {least}" in output
+    assert f"REFUSED {seg}: target would not create the topic: segment.bytes=100000: {least}" in output
     why = "Compacted topic cannot accept message without key in topic partition"
     assert f"FAILED {keyless}-0: Kafka's error INVALID_RECORD: {why} {keyless}-0" in output
     assert (

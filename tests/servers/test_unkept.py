@@ -96,8 +96,8 @@ def test_live_groups_of_newer_types_are_refused_by_name(source: str, look: Mirro
         return {name: one.why.split(". ")[0] for name, one in told.items() if one.state == "refused"}
 
     needed = {
-        "newer": "a group of KIP-848 (group.protocol=consumer), Stable: it reads orders",
-        "shares": "a share group (KIP-932), Stable: it reads orders",
+        "newer": "a group of KIP-848 (group.protocol=consumer), Stable: the group reads orders",
+        "shares": "a share group (KIP-932), Stable: the group reads orders",
     }
     with polling(newer), polling(shares):
         wait_until("both groups are refused", lambda: str(refused()) if refused() != needed else None, WAIT_S)
@@ -120,7 +120,7 @@ def test_a_commit_behind_the_end_is_refused_by_name(source: str, look: Mirrored)
     late = seen(look.survey([topic], ["late"])).groups["late"]
     assert (late.state, late.why.split(":")[0]) == (
         "refused",
-        "it committed on bills-0 at 9, where source's log ends at 5",
+        "the group committed on bills-0 at 9, where source's log ends at 5",
     )
 
 
@@ -133,7 +133,7 @@ def test_transactional_producers_are_named_by_what_brokers_know(source: str, loo
         [(name, why)] = seen(look.survey([topic], [])).transactional.items()
         assert (name, why.split(",")[0], why.split(", ")[-1]) == (
             "pay",
-            "it wrote to payments-0",
+            "the producer wrote to payments-0",
             "state Ongoing",
         )
         pay.commit_transaction()

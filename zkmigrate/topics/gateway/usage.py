@@ -53,15 +53,15 @@ def _software(name: str, seen: Mapping[str, Any]) -> tuple[Finding, ...]:
     return (
         claim(
             "gateway.client-stuck",
-            "no client has a release whose consumers may permanently lose their coordinator",
+            "no client has a release in which consumers may permanently lose their coordinator",
             False if stuck else None if unsure else True,
             seen=f"{few(stuck) or few(software) or 'none'}{unsure}",
-            needed="another release than Java's 2.5.0, 2.5.1, 2.6.0, 2.6.1 and 2.7.0 (KAFKA-10793)",
+            needed="a release other than Java 2.5.0, 2.5.1, 2.6.0, 2.6.1 and 2.7.0 (KAFKA-10793)",
             target=name,
         ),
         claim(
             "gateway.client-assign",
-            "no client has a release whose assign() stops committing when the coordinator changes",
+            "no client has a release in which assign() stops committing when the coordinator changes",
             not assigned,
             seen=few(assigned) or "none",
             needed="Java 3.2.1 or later for consumers that use assign() with a group (KAFKA-13563)",
@@ -83,7 +83,7 @@ def _acks(name: str, acks: Mapping[str, int]) -> Finding:
         "producers wait for all in-sync replicas",
         not fewer,
         seen=few(fewer) or ("acks=all" if acks else "no producer"),
-        needed="acks=all: other records may be lost, and with acks=0 the outcome is never known",
+        needed="acks=all, because other records may be lost, and with acks=0 their outcome is never known",
         target=name,
         severity=Severity.WARN,
     )
@@ -120,7 +120,7 @@ def _lost(name: str, lost: Mapping[str, int]) -> Finding:
         "each request received a response",
         not lost,
         seen=few(f"{kind} {count:,}" for kind, count in lost.items()) or "all",
-        needed="a response, or the client may send the request again; see outcomes in the status",
+        needed="a response to each request; otherwise clients may resend it (see outcomes in the status)",
         target=name,
         severity=Severity.WARN,
     )
@@ -134,14 +134,14 @@ MEANINGS = meanings(
 
     gateway.client-assign: A client's release may stop committing when the coordinator changes, if it uses
     assign() with a group. Cause: KAFKA-13563. To do: Ask the client's owners whether it uses assign() with a
-    group. If so, update it, or restart it after the switch.
+    group. If it does, update the client, or restart the client after the switch.
 
-    gateway.acks: A producer does not wait for all replicas in sync. Cause: Its acks setting. To do: Set
-    acks=all, or continue if its last records may be lost.
+    gateway.acks: A producer does not wait for all replicas in sync. Cause: Its acks setting is not all. To
+    do: Set acks=all, or continue if its last records may be lost.
 
     gateway.transactions: A producer uses transactions, whose state is not copied to the other cluster. Cause:
-    Its transactional.id. To do: Stop the producer, accept the finding for its id, and start it again after
-    the switch. Or do not switch its topics.
+    The producer has a transactional.id. To do: Stop the producer, accept the finding for its id, and start it
+    again after the switch. Or do not switch its topics.
 
     gateway.new-groups: A client requested a group protocol that the gateway does not offer. Cause:
     group.protocol is consumer, or the client uses a share group or a streams group. To do: Set

@@ -89,7 +89,7 @@ class ArmStep(Step[ArmFacts]):
             what = "clients have resent the batches whose outcome they do not know, or have given up on them"
             return Waiting(what, few(one.seen for one in wrong), _MOST_S, poll_s=_POLL_S, keep=c.kept)
         if not isinstance(f.ends, Seen):
-            return Waiting("both clusters report their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+            return Waiting("both clusters report where their logs end", str(f.ends), _MOST_S, poll_s=_POLL_S)
         if short := check_in_sync(f.ends.value):
             return Blocked(short)
         if f.compared is not None:

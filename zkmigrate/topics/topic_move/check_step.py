@@ -88,7 +88,7 @@ class CheckStep(Reads[CheckFacts]):
                     "switch.check-ends",
                     "target's logs still end at the drained offsets, unless an application is open on target",
                     not odd or bool(opened),
-                    seen=few(odd) or "all of them",
+                    seen=few(odd) or "all logs end there",
                     needed="no record from another client",
                 ),
             )

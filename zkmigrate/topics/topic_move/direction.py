@@ -79,7 +79,7 @@ def check_direction(c: Context, reading: Reading[Direction]) -> Iterator[Finding
             "no newer run has recorded a direction",
             found.number <= c.fencing,
             seen=f"number {found.number}; this run has {c.fencing}",
-            needed="the highest number, in this run",
+            needed="a number of this run that is the highest",
         )
 
 

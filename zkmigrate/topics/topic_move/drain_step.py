@@ -113,7 +113,9 @@ class DrainStep(Step[DrainFacts]):
             return Blocked(wrong)
         limit_s = move_of(c.inventory).topic_move.hold_ms / 1000
         if not isinstance(f.ends, Seen):
-            return Waiting("both clusters report their ends", str(f.ends), limit_s, _POLL_S, keep=c.kept)
+            return Waiting(
+                "both clusters report where their logs end", str(f.ends), limit_s, _POLL_S, keep=c.kept
+            )
         ends = f.ends.value
         if not c.kept and (waiting := wait_for_leaders(ends, limit_s, _POLL_S)):
             return waiting

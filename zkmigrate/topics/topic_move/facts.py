@@ -184,7 +184,7 @@ def parse_statuses(inventory: Inventory, statuses: Mapping[str, Reading[str]]) -
             if name in found:
                 at[host, name] = found[name]
             else:
-                unknown.append(_unknown_gateway(host, f"it has no application {name}"))
+                unknown.append(_unknown_gateway(host, f"the gateway has no application {name}"))
         others |= {(host, name): app for name, app in found.items() if name not in apps}
     return Gateways(at, tuple(unknown), brokers, others, again)
 
@@ -380,7 +380,7 @@ class Copiers:
     def silent(self) -> dict[str, str]:
         """The hosts that do not report whether their copier runs, each with the reason."""
         return {
-            host: "its state is unknown" if isinstance(status, Seen) else str(status)
+            host: "the state of its copier is unknown" if isinstance(status, Seen) else str(status)
             for host, status in self.at.items()
             if runs(status) is None
         }

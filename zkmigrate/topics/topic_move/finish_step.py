@@ -75,7 +75,7 @@ MEANINGS = meanings(
     """
     switch.finished: A copier runs. Cause: The step is not finished. To do: Wait, or resume.
 
-    switch.stays: These things remain after the end of the run. Cause: A remark; a later switch, or a client,
-    may need them. To do: Remove them once no client connects to the gateways.
+    switch.stays: These things remain after the end of the run. Cause: This is only a remark: a later switch,
+    or a client, may need them. To do: Remove them once no client connects to the gateways.
     """
 )

@@ -162,7 +162,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
         "switch.copies",
         f"a copier to {move.target} runs on every mirror host",
         _unless_silent(f.forward, not f.forward.down),
-        seen=f"down on {few(f.forward.down)}" if f.forward.down else f.forward.unit,
+        seen=f"the copier is down on {few(f.forward.down)}" if f.forward.down else f.forward.unit,
         needed=f"{f.forward.unit} active",
     )
     yield claim(
@@ -176,8 +176,8 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
 
 def _describe_back(back: Copiers) -> str:
     """Describe on which hosts a copier to source runs now or starts at boot."""
-    running = [f"running on {few(back.running)}"] if back.running else []
-    return ", ".join(running + ([f"enabled on {few(back.enabled)}"] if back.enabled else []))
+    running = [f"a copier runs on {few(back.running)}"] if back.running else []
+    return ", ".join(running + ([f"a copier starts at boot on {few(back.enabled)}"] if back.enabled else []))
 
 
 def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
@@ -218,7 +218,7 @@ def _check_settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
         return
     late, groups = _uncommitted_groups(first, now), now.groups.value
     for name in late:
-        seen = f"records that it would get twice: {_count_twice(groups[name].parts, now.ends.value)}"
+        seen = f"records that the group would get twice: {_count_twice(groups[name].parts, now.ends.value)}"
         yield _settled_finding(False, seen, name)
     dark = {name: one.why for name, one in groups.items() if one.why}
     for name, why in dark.items():
@@ -238,7 +238,7 @@ def _count_twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
     records = sum(max(0, end - at) for at, end in told.values() if at is not None and end is not None)
     whole = [part_name(part) for part, (at, end) in told.items() if end is None or (at is None and end)]
     others = f", all of {few(whole)}" if whole else ""
-    return f"at most {records:,}{others}, and those written until the switch"
+    return f"at most {records:,}{others}, and the records written until the switch"
 
 
 def _settled_finding(held: bool | None, seen: str, group: str = "") -> Finding:

@@ -113,7 +113,7 @@ class ProveStep(Reads[ProveFacts]):
                     "switch.prove-copiers",
                     "no copier runs",
                     not f.copiers.running,
-                    seen=f"running on {few(f.copiers.running)}" if f.copiers.running else "none",
+                    seen=f"a copier runs on {few(f.copiers.running)}" if f.copiers.running else "none",
                     needed=f"{f.copiers.unit} stopped on every mirror host",
                 ),
             )

@@ -106,12 +106,16 @@ def check_reach(
     for host, brokers in found.brokers.items():
         told = brokers.get(cluster, {})
         wrong += [f"{host}: broker {node}: {why}" for node, why in told.items() if why]
-        wrong += [f"{host}: broker {node} is not in its configuration" for node in nodes if node not in told]
+        wrong += [
+            f"{host}: broker {node} is not in the gateway's configuration"
+            for node in nodes
+            if node not in told
+        ]
     return claim(
         "switch.reach",
         f"every gateway reaches each broker of {cluster}",
         not wrong if wrong or not found.unknown else None,
-        seen=few(wrong) or "all of them, as far as the gateways report",
+        seen=few(wrong) or "each broker, as far as the gateways report",
         needed="each broker in the gateway's configuration, and a response from it",
         severity=severity,
     )
@@ -200,7 +204,7 @@ def _own_rights(survey: MirrorSurvey) -> Iterator[Finding]:
             target=f"{one.side}:{one.resource}:{one.name}".rstrip(":"),
             seen=one.words,
             needed="the rights that docs/reference/mirror.md lists",
-            moves=(one.command, "if an ACL denies it, delete that ACL"),
+            moves=(one.command, "if an ACL denies the right, delete that ACL"),
             severity=Severity.WARN if only_warns(one) else Severity.BLOCK,
         )
     if not survey.lacking:
@@ -278,7 +282,7 @@ def check_commits(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
         "every group has the same commits on both clusters",
         not apart,
         seen=few(apart) or f"{len(reading.value):,} groups",
-        needed="equal commits: a lower one delivers records twice, a higher one skips some",
+        needed="equal commits: a lower commit delivers records twice, and a higher commit skips records",
     )
 
 
@@ -324,8 +328,8 @@ def check_restarts(found: Gateways) -> Iterator[Finding]:
                 "the gateway's list of batches whose outcome its clients do not know is complete",
                 None,
                 target=host,
-                seen=f"it was restarted {seconds:.0f} s ago, and does not know what its former process lost",
-                needed=f"{DELIVERY_S:.0f} s since its start; before that, target could store a batch twice",
+                seen=f"the gateway was restarted {seconds:.0f} s ago, and has lost its former list",
+                needed=f"{DELIVERY_S:.0f} s since the start; before that, target could store a batch twice",
                 moves=(f"begin the switch {DELIVERY_S - seconds:.0f} s later",),
                 severity=Severity.WARN,
             )
@@ -403,27 +407,27 @@ MEANINGS = meanings(
     resume.
 
     switch.settings-left: A topic has settings that the mirror does not copy. Cause: One of the two releases
-    of Kafka has no such setting, or it names source's brokers or format. To do: Look at zkmigrate mirror
-    plan, and set on target what the topic needs there.
+    of Kafka has no such setting, or the setting names source's brokers or format. To do: Look at zkmigrate
+    mirror plan, and set on target what the topic needs there.
 
     switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names the reason.
     To do: Repair the mirror as docs/reference/mirror.md explains. Look at zkmigrate mirror status, then
     resume.
 
     switch.transactions: Source's brokers know a producer that writes to the set's topics in transactions, or
-    do not report their producers. Cause: It has a transactional.id, whose state is not copied to target. To
-    do: Stop the producer, accept the finding for its id, and start it again after the switch. Or remove its
-    topics from the set. If brokers do not report, find out why, then run again.
+    do not report their producers. Cause: The producer has a transactional.id, whose state is not copied to
+    target. To do: Stop the producer, accept the finding for its id, and start it again after the switch. Or
+    remove its topics from the set. If brokers do not report, find out why, then run again.
 
     switch.in-sync: Too few replicas of a partition are in sync. Cause: A broker is down, or so slow that its
     replicas are no longer in sync. To do: Start the brokers that have the other replicas, wait until these
     are in sync, then run again. Until then, records written with acks=1 cannot be read.
 
-    switch.groups: A consumer group cannot switch. Cause: It has members or later commits on target, because
-    clients just switched away from there or a consumer reads there. Or it is a live group of KIP-848, a share
-    group or a streams group. Or it committed beyond the end of source's log. To do: Just after a switch, wait
-    for a minute until its sessions end. If a consumer reads on target, stop it. Otherwise follow the advice
-    next to the group's name, or remove the group from the set.
+    switch.groups: A consumer group cannot switch. Cause: The group has members or later commits on target,
+    because clients just switched away from there or a consumer reads there. Or it is a live group of KIP-848,
+    a share group or a streams group. Or it committed beyond the end of source's log. To do: Just after a
+    switch, wait for a minute until its sessions end. If a consumer reads on target, stop it. Otherwise follow
+    the advice next to the group's name, or remove the group from the set.
 
     switch.own-rights: The run lacks a right on a cluster, so a later step would fail, or a check would see
     too little. Cause: An ACL is missing, or one denies it. To do: As an administrator, run the command that
@@ -432,14 +436,15 @@ MEANINGS = meanings(
     switch.rights: Target lacks ACLs that source has. Cause: The copier does not run, or may not grant them.
     To do: Start the copier, or grant these ACLs on target.
 
-    switch.rights-to-write: Some users may write on source and not on target. Cause: A remark; the mirror does
-    not copy these rights. To do: Nothing; the step grant adds them.
+    switch.rights-to-write: Some users may write on source and not on target. Cause: This is only a remark:
+    the mirror does not copy these rights. To do: Nothing; the step grant adds them.
 
     switch.unread: Groups or ACLs could not be read. Cause: The account lacks a right, or a cluster has no
-    authorizer. To do: Grant the right to describe them, then check again. Without an authorizer do nothing.
+    authorizer. To do: Grant the right to describe groups or ACLs, then check again. Without an authorizer do
+    nothing.
 
-    switch.commits: A group's commits differ between the clusters. Cause: It committed after the copy, or the
-    copy failed. To do: Let the run roll back, then run again.
+    switch.commits: A group's commits differ between the clusters. Cause: The group committed after the copy,
+    or the copy failed. To do: Let the run roll back, then run again.
 
     switch.lapsed: A gateway released an application's requests by itself. Cause: The hold lasted longer than
     topic_move.hold_ms, or the gateway was restarted. To do: Let the run roll back. Find the slow step in the

@@ -17,7 +17,7 @@ def app_topics(found: Gateways, topics: Collection[str]) -> Iterator[Finding]:
     for app, requested in _requested_topics(found.at).items():
         others = sorted(requested - {*topics, *_UNNAMED})
         for topic in others:
-            yield _app_topics(f"{app}:{topic}", False, "its clients requested it")
+            yield _app_topics(f"{app}:{topic}", False, "its clients requested this topic")
         unnamed = _unnamed(requested)
         if unnamed or not requested:
             seen = few(unnamed) or "no client has requested a topic"
@@ -44,7 +44,7 @@ def other_apps(found: Gateways, topics: Collection[str], source: str) -> Iterato
     told = []
     for app, requested in _requested_topics(staying).items():
         told += [
-            _other_apps(f"{app}:{topic}", "its clients requested it")
+            _other_apps(f"{app}:{topic}", "its clients requested this topic")
             for topic in sorted(requested & {*topics})
         ]
         if unnamed := _unnamed(requested):
@@ -127,7 +127,7 @@ def staged_elsewhere(found: Gateways, target: str) -> Iterator[Finding]:
                 False,
                 target=f"{host}:{name}",
                 seen=app.staged,
-                needed=f"{target}, or none",
+                needed=f"a route to {target}, or no staged route",
                 severity=Severity.WARN,
             )
 
@@ -141,10 +141,11 @@ def node_ids(source: Collection[int], target: Collection[int]) -> Finding:
     apart = [node for at, node in enumerate(here) if node in there and there[at % len(there)] != node]
     return claim(
         "switch.node-ids",
-        "node ids that both clusters use have the same position in both lists",
+        "each node id that both clusters use has the same position in both lists of node ids",
         not apart,
-        seen=few(map(str, apart)) or "none has another position",
-        needed="equal or disjoint ids: old ports map by position, and Java clients identify brokers by id",
+        seen=few(map(str, apart)) or "no node id has another position",
+        needed="equal or disjoint node ids: ports map to brokers by position, "
+        "and Java clients identify brokers by node id",
         severity=Severity.WARN,
     )
 
@@ -157,7 +158,7 @@ MEANINGS = meanings(
     topics sees those of target.
 
     switch.other-apps: Clients of another application request a topic of the set, or all topics. Cause: The
-    application uses the topic too, or somebody looked at it with a tool. To do: Add the application to the
+    application uses the topic too, or somebody read it with a tool. To do: Add the application to the
     set. If it was a tool, accept the finding.
 
     switch.other-groups: A consumer group that is not in sets.groups has commits or members on the set's

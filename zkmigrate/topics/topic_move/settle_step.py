@@ -144,7 +144,7 @@ def _lag_finding(found: Lag, most_s: float) -> Finding:
         "the mirror is close behind source when the hold begins",
         None if found.mark is None else False,
         seen=found.words,
-        needed=f"a lag of at most {most_s:g} s, because held requests wait until the rest is copied",
+        needed=f"a lag of at most {most_s:g} s, because held requests wait until all records are copied",
     )
 
 

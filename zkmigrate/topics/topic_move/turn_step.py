@@ -105,7 +105,7 @@ class TurnStep(Step[TurnFacts]):
         if f.copiers.down:
             return Ready(f.copiers.down)
         if not isinstance(f.ends, Seen):
-            return Waiting("both clusters report their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+            return Waiting("both clusters report where their logs end", str(f.ends), _MOST_S, poll_s=_POLL_S)
         ends = f.ends.value
         told: dict[Part, int] = {p: one.source for p, one in ends.items() if one.source is not None}
         first = {**told, **c.kept.get("first", {})}
@@ -140,7 +140,7 @@ def _mirror_back(held: bool, seen: str) -> Finding:
         "copiers from target to source run, and source follows",
         held,
         seen=seen,
-        needed="no failed partition: a copier does not retry it, and source would lack its records",
+        needed="no failed partition: a copier does not retry one, and source would lack its records",
     )
 
 

@@ -91,8 +91,8 @@ def unit_topics(reading: Reading[HostFacts], values: Mapping[str, str]) -> UnitT
     named = {word.strip("\"'") for option, word in pairwise(words) if option == "--topic"}
     topics = frozenset(name for name in named if "$" not in name)
     hidden = sorted({*(named - topics), *filter(_SPLIT.match, words)})
-    none = "its command names no topic" if words else "systemd shows no command for it"
-    unclear = f"its command has {few(hidden)}" if hidden else "" if topics else none
+    none = "the unit's command names no topic" if words else "systemd shows no command of the unit"
+    unclear = f"the unit's command has {few(hidden)}" if hidden else "" if topics else none
     return UnitTopics(topics, unclear)
 
 
@@ -126,7 +126,7 @@ def check_units(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[
             "the mirror's unit copies only topics of the set",
             None if unknown else not others,
             target=f"{host}:{unit}",
-            seen=one.unclear if unknown else f"it copies {few(others or sorted(one.topics))}",
+            seen=one.unclear if unknown else f"the unit copies {few(others or sorted(one.topics))}",
             needed="only topics of the set, because the switch stops the unit with all its topics",
             severity=Severity.WARN if unknown else Severity.BLOCK,
         )

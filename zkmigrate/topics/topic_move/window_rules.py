@@ -147,7 +147,7 @@ def probes(inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
             missed[host] = 0 if isinstance(told, Seen) else missed[host] + 1
             if missed[host] in (0, _IN_A_ROW):
                 held = True if missed[host] == 0 else None
-                seen = "it responds" if held else str(told)
+                seen = "the gateway responds" if held else str(told)
                 yield claim(Trouble.HOST_UNREACHABLE, "the gateway responds", held, seen=seen, target=host)
 
     return (Probe("gateways", _EVERY_S, findings, leased=True, within_s=MESSAGE_S),)

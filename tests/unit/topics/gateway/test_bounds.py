@@ -80,7 +80,7 @@ def test_a_denied_request_of_many_tagged_fields_is_not_answered() -> None:
     topic = b"\2x\1" + bytes([MOST_TAGS]) + b"\0\0" * MOST_TAGS
     count = MOST_ITEMS // MOST_TAGS
     head = Head(PRODUCE, 9, 5, "app-1", 0)
-    with pytest.raises(FrameError, match=f"items at byte [0-9]+; needed: at most {MOST_ITEMS}"):
+    with pytest.raises(FrameError, match=f"items up to byte [0-9]+; needed: at most {MOST_ITEMS}"):
         MESSAGES.denied(head, _BEGUN + varint(count + 1) + topic * count + b"\0", 29, "why")
 
 

@@ -77,7 +77,7 @@ def test_h3_a_listener_that_only_reads_has_ports_of_one_cluster(tmp_path: Path) 
 NOT_READERS = {
     "listeners.readers.read_only: no cluster has this name": ("read_only: new", "read_only: odd"),
     "listeners.readers.mirrored_groups: this key needs the key read_only": ("    read_only: new\n", ""),
-    "listeners.readers.ports.old: the listener reads only new": (
+    "listeners.readers.ports.old: the listener is read-only, with ports for cluster new only": (
         "new: {11: 3",
         "old: {1: 39001}\n      new: {11: 3",
     ),
@@ -123,7 +123,7 @@ WRONG = {
     "frames: this key is unknown": ("route: old\nclusters", "route: old\nframes: 1\nclusters"),
     "clusters.old.1: String should match": ("old1.example:9092", "old1.example"),
     "state: String should match": ("/var/lib", "var/lib"),
-    "listeners.shop.advertise: it is missing": ("    advertise: gw1.example\n", ""),
+    "listeners.shop.advertise: this key is missing": ("    advertise: gw1.example\n", ""),
     "twice": ("  bob:", "  orders:"),
     "connections: Input should be greater": ("route: old\nclusters", "route: old\nconnections: 0\nclusters"),
 }

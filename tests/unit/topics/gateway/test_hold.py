@@ -83,7 +83,7 @@ def test_a_hold_parks_all_that_changes_or_reads_data(gate: Gate) -> None:
 def test_fetch_gets_no_records_before_its_clients_sync_group() -> None:
     """Records of a FETCH that waited would be delivered beside those of the first one after it: librdkafka
     2.0.2 delivers both. Java 4.3.1 joins its group only once its FETCH is over."""
-    early = Verdict(Act.EMPTY, "before its group confirms it")
+    early = Verdict(Act.EMPTY, "its group has not confirmed the client yet")
     assert decide(Gate.OPEN, head(FETCH, 11), synced=False) == early
     assert decide(Gate.OPEN, head(FETCH, 11), synced=True).act is Act.FORWARD
     assert decide(Gate.OPEN, head(PRODUCE, 9), synced=False).act is Act.FORWARD
@@ -139,7 +139,7 @@ def test_seal_needs_the_hold_a_route_and_nothing_in_flight() -> None:
         "1 requests of orders are in flight; needed: 0"
     )
     assert isinstance(told(replace(held, staged=""), "seal", hold="id-1"), Refused)
-    assert told(held, "seal", hold="id-0") == Refused("hold 'id-0' has ended; the current one is 'id-1'")
+    assert told(held, "seal", hold="id-0") == Refused("hold 'id-0' has ended; the current hold is 'id-1'")
 
 
 def test_seal_needs_every_outcome_to_be_known_to_its_client() -> None:

@@ -40,7 +40,7 @@ def test_a_lower_fencing_number_is_refused_by_name() -> None:
     assert (answer.outcome, state.fencing) == ("done", 7)
     after, answer = give(state, "unhold", "id-2", fencing=6)
     assert after == state
-    assert answer == Answer("fenced", "fencing number 6 is outdated; the current one of orders is 7")
+    assert answer == Answer("fenced", "fencing number 6 is outdated; the current number of orders is 7")
 
 
 def test_a_run_of_another_set_fences_no_sealed_application_off() -> None:
@@ -174,7 +174,7 @@ def test_a_record_with_an_odd_value_is_refused_by_its_field(field: str, value: o
     record["apps"]["orders"][field] = value
     with pytest.raises(RecordError) as seen:
         restored(record, ROUTES, CLUSTERS)
-    assert f"it is damaged: apps.orders.{field}: " in str(seen.value)
+    assert f"the record is damaged: apps.orders.{field}: " in str(seen.value)
     assert why in str(seen.value)
     assert "Next: " in str(seen.value)
 

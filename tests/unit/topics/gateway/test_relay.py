@@ -60,7 +60,7 @@ def test_orders_of_a_run_reach_the_gateway_under_the_runs_name(tmp_path: Path, f
             ". 7 6",
         ]
         assert await say(former, "o.5", order="unhold") == [
-            "= fenced: fencing number 1 is outdated; the current one of app is 2",
+            "= fenced: fencing number 1 is outdated; the current number of app is 2",
             f". 7 {FENCED_OFF}",
         ]
         assert await say(mine, "o.6", order="seal", hold="move-1.o.3") == [

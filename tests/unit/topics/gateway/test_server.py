@@ -413,7 +413,7 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
         "done: app: open on a",
         "done: app: held on a",
         "refused: app is held; go needs sealed",
-        "fenced: fencing number 1 is outdated; the current one of app is 2",
+        "fenced: fencing number 1 is outdated; the current number of app is 2",
     ]
     told = "\n".join(said[4:])
     assert "cluster a: versions unknown" in told

@@ -105,7 +105,7 @@ def test_a_broker_over_its_quota_sends_no_partition_and_is_asked_again(
     place = looked(source, COMPACT)
     assert (place.state, place.why) == (
         "unknown",
-        "source: it returned no records of orders-0 from offset 0 on",
+        "source returned no records of orders-0 from offset 0 on",
     )
 
 

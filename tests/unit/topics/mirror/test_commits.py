@@ -56,8 +56,8 @@ def test_a_commit_that_source_has_no_more_is_named_with_what_ends_it() -> None:
     told = standing(Group("app", "Empty", {P: Commit(1)}, {P: Commit(1), Q: Commit(1)}))
     assert (told.state, told.why) == (
         "ahead",
-        "target has a commit for orders-1, but source has none. Next: if source's has expired, delete it on "
-        "target with kafka-consumer-groups --delete-offsets",
+        "target has a commit for orders-1, but source has none. Next: if the commit on source has "
+        "expired, delete the commit on target with kafka-consumer-groups --delete-offsets",
     )
 
 

@@ -96,7 +96,7 @@ def test_h7_a_setting_that_source_had_in_this_run_is_removed_and_no_other() -> N
     told = follow("orders", state(), state(3, {"a": "1", "b": "2"}), Memory("one", 3, frozenset({"a"})))
     assert told.changes == (removed := (Configure("orders", {}, ("a",)),))
     first = told.memory
-    assert told.left == {"b": "it is set on target only, and the mirror does not change it"}
+    assert told.left == {"b": "the setting is set on target only, and the mirror does not change it"}
     # A topic whose brokers have another value gets source's instead.
     beneath = replace(state(3, {"a": "1"}).settings, beneath={"a": "7"})
     told = follow("orders", state(), replace(state(), settings=beneath), Memory("one", 3, frozenset({"a"})))

@@ -234,7 +234,9 @@ def test_h5_an_active_group_is_named(world: World) -> None:
     world.groups = (Group("a", "Stable", {FIRST: Commit(2)}, {}),)
     world.run()
     assert world.done == []
-    assert world.follower.findings == {"group a": "active on target (Stable), so its commits are not copied"}
+    assert world.follower.findings == {
+        "group a": "the group is active on target (Stable), so its commits are not copied"
+    }
 
 
 def test_h7_acls_are_added_and_what_source_had_is_deleted(world: World) -> None:

@@ -149,7 +149,7 @@ def test_h5_a_group_that_cannot_be_read_is_told_and_the_others_are_read() -> Non
     here = cluster("source", {"a": "", "b": "", "c": ""}, {"a": 30, "b": None})
     read = groups.read(here, cluster("target", {}), ["orders"], [])
     assert [one.name for one in read.groups] == ["c"]
-    assert read.troubles["a"] == "source does not return its offsets: GROUP_AUTHORIZATION_FAILED"
+    assert read.troubles["a"] == "source does not return the group's offsets: GROUP_AUTHORIZATION_FAILED"
     assert read.troubles["b"] == "no answer"
 
 
@@ -193,7 +193,7 @@ def test_h5_a_commit_is_of_no_member_and_no_epoch() -> None:
     ("error", "why"),
     [
         (25, "the group is active on target, so its commits are not copied"),
-        (12, "target refused its offsets: OFFSET_METADATA_TOO_LARGE"),
+        (12, "target refused the group's offsets: OFFSET_METADATA_TOO_LARGE"),
         (None, "no answer"),
     ],
 )
@@ -235,8 +235,8 @@ def test_h12_what_members_are_assigned_stands_with_its_commits() -> None:
         ({"group_state": "Empty"}, None),
         ({"group_state": "Dead"}, None),
         ({"protocol_type": "connect"}, None),
-        ({"group_state": "PreparingRebalance"}, "its members are joining the group (PreparingRebalance)"),
-        ({"error_code": 30}, "source does not describe it: GROUP_AUTHORIZATION_FAILED"),
+        ({"group_state": "PreparingRebalance"}, "the group's members are still joining (PreparingRebalance)"),
+        ({"error_code": 30}, "source does not describe the group: GROUP_AUTHORIZATION_FAILED"),
     ],
 )
 def test_h12_a_group_without_members_reads_nothing_and_others_are_told(
@@ -250,7 +250,7 @@ def test_h12_a_group_without_members_reads_nothing_and_others_are_told(
 def test_h12_an_assignment_that_is_not_understood_is_told(garbled: str) -> None:
     found = groups.reads(reading(described("a", garbled)), ["orders"], [])
     assert found["a"].parts == {}
-    assert found["a"].why.startswith("its assignment cannot be read")
+    assert found["a"].why.startswith("the assignment of a member cannot be read")
 
 
 def test_h12_a_coordinator_that_is_silent_leaves_its_groups_unknown() -> None:
@@ -265,9 +265,11 @@ def test_h12_other_groups_are_those_with_commits_or_members_on_the_topics() -> N
     source = reading(*(described(name, ASSIGNED) for name in names), errors={"dark": None})
     source.described["idle"].group_state = "Empty"
     source.described["joins"].group_state = "PreparingRebalance"
-    joins = {"joins": "its members are joining the group (PreparingRebalance)"}
+    joins = {"joins": "the group's members are still joining (PreparingRebalance)"}
     assert groups.others(source, ["orders"], ["a", "gone"]) == groups.Others(
-        {"b": {P: 5}, "idle": {P: 5}, "joins": {P: 5}}, {"b": "it has members"}, {"dark": "no answer"} | joins
+        {"b": {P: 5}, "idle": {P: 5}, "joins": {P: 5}},
+        {"b": "the group has members"},
+        {"dark": "no answer"} | joins,
     )
     assert groups.others(source, ["bills"], ["a", "dark"]) == groups.Others({}, {}, joins)
     assert groups.others(source, ["orders"], names) == groups.Others({}, {}, {})
@@ -334,14 +336,18 @@ def test_live_groups_of_newer_types_without_commits_are_refused_by_name() -> Non
     read = groups.read(source, cluster("target", {}), ["orders"], [])
     why = {one.name: one.refused for one in read.groups}
     assert list(why) == sorted(LIVE)
-    assert why["names"].startswith("a group of KIP-848 (group.protocol=consumer), Stable: it reads orders.")
-    assert why["parts"].startswith("a group of KIP-848 (group.protocol=consumer), Stable: it reads orders.")
-    assert why["shares"].startswith("a share group (KIP-932), Stable: it reads orders.")
-    assert why["flows"].startswith("a streams group (KIP-1071), Stable: it reads orders.")
+    assert why["names"].startswith(
+        "a group of KIP-848 (group.protocol=consumer), Stable: the group reads orders."
+    )
+    assert why["parts"].startswith(
+        "a group of KIP-848 (group.protocol=consumer), Stable: the group reads orders."
+    )
+    assert why["shares"].startswith("a share group (KIP-932), Stable: the group reads orders.")
+    assert why["flows"].startswith("a streams group (KIP-1071), Stable: the group reads orders.")
     assert {standing(one).state for one in read.groups} == {"refused"}
     assert read.troubles == {}
     beside = groups.others(newer_types("Stable", **LIVE), ["orders"], ["names"])
-    assert beside.members["shares"] == "it is a share group (KIP-932), Stable: it reads orders"
+    assert beside.members["shares"] == "the group is a share group (KIP-932), Stable: the group reads orders"
     assert sorted(beside.members) == ["flows", "parts", "shares"]
 
 
@@ -374,7 +380,7 @@ def test_a_share_group_at_rest_counts_where_it_keeps_a_position(topic: str) -> N
     source.described["shares at"] = stands("shares", topic)
     read = groups.read(source, cluster("target", {}), [topic], [])
     told = [one.refused.split(". ")[0] for one in read.groups]
-    begun = "a share group (KIP-932), Empty: it has a position in orders"
+    begun = "a share group (KIP-932), Empty: the group has a position in orders"
     assert told == ([begun] if topic == "orders" else [])
 
 
@@ -384,14 +390,18 @@ def test_a_share_group_at_rest_counts_where_it_keeps_a_position(topic: str) -> N
         (
             "consumer",
             newer("a", error=30),
-            "the topics that it reads are not known: GROUP_AUTHORIZATION_FAILED",
+            "the topics that the group reads are not known: GROUP_AUTHORIZATION_FAILED",
         ),
         (
             "streams",
             newer("a", topology=None),
-            "the topics that it reads are not known: it has reported no topology yet",
+            "the topics that the group reads are not known: it has reported no topology yet",
         ),
-        ("consumer", newer("a", member(pattern="o.*")), "it subscribes by a pattern, and its members are"),
+        (
+            "consumer",
+            newer("a", member(pattern="o.*")),
+            "the group's members subscribe by a pattern, and are",
+        ),
     ],
 )
 def test_what_a_group_of_a_newer_type_reads_may_be_unknown(kind: str, told: Any, why: str) -> None:
@@ -433,8 +443,11 @@ def test_a_state_that_listing_does_not_tell_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("ends", "why"),
     [
-        ({P: 4}, "it committed on orders-0 at 5, where source's log ends at 4: a consumer that starts there"),
-        ({}, "it committed on orders-0, which source does not have: "),
+        (
+            {P: 4},
+            "the group committed on orders-0 at 5, where source's log ends at 4: a consumer that starts",
+        ),
+        ({}, "the group committed on orders-0, which source does not have: "),
         ({P: 5}, ""),
         ({P: None}, ""),
     ],
@@ -453,8 +466,8 @@ def test_a_commit_behind_the_end_of_sources_own_log_is_refused_by_name(
 @pytest.mark.parametrize(
     ("starts", "why"),
     [
-        ((0, 7), "it committed on orders-0 at 5, where source's log begins at 0 and target's at 7: "),
-        ((5, 6), "it committed on orders-0 at 5, where source's log begins at 5 and target's at 6: "),
+        ((0, 7), "the group committed on orders-0 at 5, where source's log begins at 0 and target's at 7: "),
+        ((5, 6), "the group committed on orders-0 at 5, where source's log begins at 5 and target's at 6: "),
         ((6, 7), ""),
         ((0, 5), ""),
         ((0, None), ""),

@@ -277,7 +277,7 @@ def test_segments_must_follow_each_other() -> None:
     good = segments([ONE, at(ONE, 3)], [1])
     with pytest.raises(LogError, match=f"{name}, byte .*end here .torn., but a later segment follows"):
         Disk(good | {name: good[name] + b"\1\1"})
-    with pytest.raises(LogError, match=f"{later}, byte 0: it follows after offset 6"):
+    with pytest.raises(LogError, match=f"{later}, byte 0: the segment begins before offset 6"):
         Disk(good | {name: sent(ONE, at(ONE, 3))})
 
 

@@ -300,8 +300,10 @@ def test_h5_commits_of_both_sides_are_a_pair(monkeypatch: pytest.MonkeyPatch) ->
     with looking(monkeypatch, Side("source", {}), Side("target", {})) as look:
         assert value(look.commits(["orders"], [])) == {
             "a": GroupPair("equal", 0, "equal"),
-            "b": GroupPair("behind", 12, "behind by 12"),
-            "c": GroupPair("active", 2, "active on target (Stable), so its commits are not copied"),
+            "b": GroupPair("behind", 12, "target's commits are behind by 12 offsets"),
+            "c": GroupPair(
+                "active", 2, "the group is active on target (Stable), so its commits are not copied"
+            ),
             "d": GroupPair("unknown", 0, "source does not have this group"),
         }
 
@@ -323,7 +325,7 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     assert found.refused == {}
     assert found.groups == {"a": GroupPair("equal", 0, "equal"), "d": GroupPair("unknown", 0, "no answer")}
     assert found.differ == {
-        "orders: segment.ms": "7, needed: 9; target does not accept it: POLICY_VIOLATION: no",
+        "orders: segment.ms": "7, needed: 9; target does not accept the change: POLICY_VIOLATION: no",
     }
     assert found.left == {
         "orders: message.timestamp.type": "target keeps source's timestamps, as CreateTime",
@@ -380,7 +382,9 @@ def test_h12_groups_beside_the_named_ones_count_where_their_commits_are_in_the_l
     reads(monkeypatch, EQUAL)
     monkeypatch.setattr(rights, "read", lambda _: None)
     commits = {"late": {P: 2, Q: 1}, "edge": {P: 3}, "old": {P: 2}, "busy": {P: 0}}
-    told = groups.Others(commits, {"busy": "it has members", "new": "it has members"}, {"dark": "no answer"})
+    told = groups.Others(
+        commits, {"busy": "the group has members", "new": "the group has members"}, {"dark": "no answer"}
+    )
     monkeypatch.setattr(groups, "others", lambda _side, _topics, named: {("a",): told}[tuple(named)])
     here, there = Side("source", {P: log(3, 3), Q: log(3)}), Side("target", {P: Log(), Q: Log()})
     here.logs[P].start = 3
@@ -388,10 +392,10 @@ def test_h12_groups_beside_the_named_ones_count_where_their_commits_are_in_the_l
         assert value(look.survey(["orders"], [])).others == {}, "all of them are of the set"
         found = value(look.survey(["orders"], ["a"]))
         assert found.others == {
-            "busy": "it has members",
-            "edge": "it committed on orders-0",
-            "late": "it committed on orders-1",
-            "new": "it has members",
+            "busy": "the group has members",
+            "edge": "the group committed on orders-0",
+            "late": "the group committed on orders-1",
+            "new": "the group has members",
         }
         assert found.notes["group dark"] == "no answer"
         monkeypatch.setattr(groups, "others", failing(HostError("no answer")))
@@ -632,7 +636,11 @@ def test_h5_what_differs_is_committed_at_most_up_to_targets_ends(monkeypatch: py
 @pytest.mark.parametrize(
     ("known", "troubles", "why"),
     [
-        ((BEHIND, ACTIVE), {}, "group c: active on target (Stable), so its commits are not copied"),
+        (
+            (BEHIND, ACTIVE),
+            {},
+            "group c: the group is active on target (Stable), so its commits are not copied",
+        ),
         ((BEHIND, Group("e", "Empty", {P: Commit(3)}, {}, "a share group")), {}, "group e: a share group"),
         ((BEHIND,), {"d": "source does not have this group"}, "group d: source does not have this group"),
     ],
@@ -720,7 +728,7 @@ def test_a_survey_looks_ahead_and_tells_a_refusal_of_all_settings(monkeypatch: p
     with looking(monkeypatch, here, there) as look:
         found = value(look.survey(["orders"], []))
         assert found.differ == {
-            "orders: a": "2, needed: 1; target does not accept it: POLICY_VIOLATION: no"
+            "orders: a": "2, needed: 1; target does not accept the change: POLICY_VIOLATION: no"
         }  # fmt: skip
         monkeypatch.setattr(there, "topics", lambda names: ({"orders": Topic({0: 1}, 1, COMPACT)}, {}))
         assert value(look.survey(["orders"], [])).partitions[P][0] == "failed"

@@ -85,9 +85,9 @@ def test_h6_an_empty_answer_of_a_log_that_goes_on_is_no_end(monkeypatch: pytest.
     """A new leader may not know yet how far it may send."""
     side = cluster(log(3))
     answering(monkeypatch, side, lambda _, one: replace(one, end=7, stable=7, records=b""))
-    with pytest.raises(PartError, match="it returned no record from offset 29 up to 30"):
+    with pytest.raises(PartError, match="the leader returned no record from offset 29 up to 30"):
         last_data(side, 1, P, 0, 30)
-    with pytest.raises(PartError, match="it returned no record from offset 0 up to 30"):
+    with pytest.raises(PartError, match="the leader returned no record from offset 0 up to 30"):
         equal(side, 30)
 
 

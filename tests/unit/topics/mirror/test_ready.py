@@ -117,12 +117,14 @@ def test_run_makes_the_topics_that_target_takes_and_names_the_others() -> None:
     assert refused == ["seg", "odd"]
     assert target.made == {"plain": {AFTER: NO_LIMIT}}
     assert target.lazy < 0, "it waits until target names the leaders"
-    assert said[0].startswith("REFUSED seg: target would not create it: segment.bytes=1000: INVALID_CONFIG")
+    assert said[0].startswith(
+        "REFUSED seg: target would not create the topic: segment.bytes=1000: INVALID_CONFIG"
+    )
     assert said[1:] == [
         "REFUSED odd: target did not create topic odd: POLICY_VIOLATION: not here",
         "created topic plain, partitions: 1",
     ]
     tell.ended([], refused, 8)
     assert said[-1].endswith(", refused: seg, odd")
-    with pytest.raises(UsageError, match="seg: target would not create it"):
+    with pytest.raises(UsageError, match="seg: target would not create the topic"):
         run._create_topics(cast(Any, target), found[:1], tell)

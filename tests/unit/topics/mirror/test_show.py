@@ -83,23 +83,26 @@ def test_h5_h7_groups_and_acls_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     acls = {"source": {READ, WRITE}, "target": set[Acl]()}
     monkeypatch.setattr(rights, "read", lambda cluster: acls[cluster.what])
-    writers = Writers({"pay": "it wrote to orders-0"}, "no answer")
+    writers = Writers({"pay": "the producer wrote to orders-0"}, "no answer")
     monkeypatch.setattr(survey, "transactional", lambda *_: writers)
     found = beside(SOURCE, TARGET, ["orders"], [])
     assert list(follow.lines(found)) == [
         "group a: equal",
-        "group b: behind by 3",
-        "group c: active on target (Stable), so its commits are not copied",
+        "group b: target's commits are behind by 3 offsets",
+        "group c: the group is active on target (Stable), so its commits are not copied",
         f"ACL to grant on target: {READ}",
         f"ACL: {WRITE}: granted at the switch",
-        "transactional producer pay: it wrote to orders-0",
+        "transactional producer pay: the producer wrote to orders-0",
         "transactional producers: no answer",
         "group d: source does not have this group",
     ]
     body = follow.body(found)
     assert [one["state"] for one in body["groups"]] == ["equal", "behind", "active"]
     assert body["acls"] == {"grant": [str(READ)], "not_copied": {str(WRITE): LATER}}
-    assert body["transactional"] == {"producers": {"pay": "it wrote to orders-0"}, "unknown": "no answer"}
+    assert body["transactional"] == {
+        "producers": {"pay": "the producer wrote to orders-0"},
+        "unknown": "no answer",
+    }
     assert body["notes"] == {"group d": "source does not have this group"}
 
 

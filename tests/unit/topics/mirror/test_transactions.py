@@ -20,7 +20,7 @@ from zkmigrate.topics.mirror.rules.transactions import Writers
 
 P, Q = ("orders", 0), ("orders", 1)
 STATE = "__transaction_state"
-WROTE = "it wrote to orders-0, last at 2023-11-14 22:13:20Z"
+WROTE = "the producer wrote to orders-0, last at 2023-11-14 22:13:20Z"
 
 
 class Brokers(Alone):
@@ -135,7 +135,7 @@ def test_an_idempotent_producer_is_no_transactional_one() -> None:
 def test_a_producer_whose_transactional_id_is_hidden_is_named_by_its_number(seen: dict[str, int]) -> None:
     brokers = Brokers()
     brokers.producers[P] = [producer(7, **seen)]
-    assert told(brokers).named == {"producer id 7": f"{WROTE}, and its transactional id is not shown"}
+    assert told(brokers).named == {"producer id 7": f"{WROTE}, and Kafka does not show its transactional id"}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,9 @@ def test_a_transaction_that_has_written_nothing_yet_is_named() -> None:
         "soon": [SimpleNamespace(topic="orders", partitions=[1])],
         "elsewhere": [SimpleNamespace(topic="bills", partitions=[0])],
     }
-    assert told(brokers).named == {"soon": "it has a transaction open on orders-1, state Ongoing"}
+    assert told(brokers).named == {
+        "soon": "the producer has a transaction open on orders-1, in state Ongoing"
+    }
 
 
 def test_the_mirrors_own_end_markers_are_no_transactions() -> None:
@@ -260,8 +262,8 @@ def test_before_kafka_3_0_the_coordinators_log_tells_transactional_ids() -> None
     assert told(brokers) == Writers(
         {
             "pay": f"{WROTE}, state CompleteCommit",
-            "producer id 9": f"{WROTE}, and its transactional id is not shown",
-            "soon": "it has a transaction open on orders-1, state Ongoing",
+            "producer id 9": f"{WROTE}, and Kafka does not show its transactional id",
+            "soon": "the producer has a transaction open on orders-1, in state Ongoing",
         }
     )
 
@@ -271,7 +273,7 @@ def test_before_kafka_3_0_a_hidden_log_of_the_coordinators_is_unknown_and_not_em
     why = f"source does not report topic {STATE}: TOPIC_AUTHORIZATION_FAILED"
     brokers.log.denied = {STATE: why}
     assert told(brokers) == Writers(
-        {}, f"transactional ids: {why}. Needed: the rights Read and Describe on it"
+        {}, f"transactional ids: {why}. Needed: the rights Read and Describe on that topic"
     )
     brokers.log.denied = {"orders": "source does not report topic orders: no"}
     assert told(brokers).dark == "source does not report topic orders: no"
@@ -291,8 +293,9 @@ def test_before_kafka_2_8_every_id_is_named_that_may_write() -> None:
     found = transactional(cast(Any, old), ["orders"])
     assert found == Writers(
         {
-            "soon": "it has a transaction open on orders-1, state Ongoing",
-            "rests": "the brokers do not report where it has written, state CompleteCommit",
+            "soon": "the producer has a transaction open on orders-1, in state Ongoing",
+            "rests": "the brokers do not report where the producer has written; "
+            "its last transaction has state CompleteCommit",
         }
     )
     del old.logs[STATE, 0]
@@ -317,7 +320,7 @@ def test_a_coordinators_log_that_is_not_understood_is_unknown(record: tuple[byte
 def test_a_coordinators_log_that_is_too_long_or_silent_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = keeping(Brokers(listing=False), *[(key(f"id-{n}"), value(n, COMPLETE)) for n in range(3)])
     monkeypatch.setattr(client, "_MOST_RECORDS", 2)
-    assert told(brokers).dark == f"transactional ids in {STATE}-0: it has more than 2 records"
+    assert told(brokers).dark == f"transactional ids in {STATE}-0: the topic has more than 2 records"
     for answer, why in (({}, "no response"), ({(STATE, 0): 29}, describe_error(29))):
         monkeypatch.setattr(brokers, "ends", lambda _, answer=answer: answer)
         assert told(brokers).dark == f"transactional ids in {STATE}-0: {why}"

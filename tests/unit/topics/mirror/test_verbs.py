@@ -21,7 +21,7 @@ from zkmigrate.topics.mirror.verbs.request import Request
 
 ASKED = Request(("a:1",), ("b:1",), ("orders", "odd"))
 ORDERS = Mirrored("orders", 1, 1, 1, {}, {}, {}, "")
-ODD = Mirrored("odd", 1, 0, 1, {}, {}, {}, "target would not create it")
+ODD = Mirrored("odd", 1, 0, 1, {}, {}, {}, "target would not create the topic")
 BEHIND = Place(("orders", 0), Ends(0, 3), 3, Ends(0, 1), "behind")
 
 
@@ -90,7 +90,7 @@ def test_run_refuses_a_topic_that_it_may_not_write_and_makes_nothing(monkeypatch
 def test_status_names_a_topic_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     assert show.status(ASKED, said.append) == 10
-    assert "odd: refused: target would not create it" in said
+    assert "odd: refused: target would not create the topic" in said
     monkeypatch.setattr(show, "topics", lambda *_: [ORDERS])
     assert show.status(ASKED, said.append) == 0
 
@@ -118,7 +118,7 @@ def test_run_copies_what_is_not_refused_and_ends_with_8(monkeypatch: pytest.Monk
     said: list[str] = []
     assert run.run(ASKED, said.append, said.append, once=True, refresh_s=1.0) == 8
     assert given == [[("orders", 0)], ["orders"]]
-    assert said[0] == "REFUSED odd: target would not create it"
+    assert said[0] == "REFUSED odd: target would not create the topic"
     assert said[-1].endswith(", refused: odd")
 
 

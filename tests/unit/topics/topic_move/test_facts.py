@@ -74,7 +74,9 @@ def test_h20_every_other_application_of_a_gateway_is_known_too() -> None:
 def test_a_gateway_that_lacks_an_application_of_the_set_is_not_passed_over() -> None:
     """No order would go there, and its clients would go on at source."""
     found = parse_statuses(inventory(World(1, Shape())), {"gw1": Seen(status(App("old")))})
-    assert [(one.target, one.seen) for one in found.unknown] == [("gw1", "it has no application orders")]
+    assert [(one.target, one.seen) for one in found.unknown] == [
+        ("gw1", "the gateway has no application orders")
+    ]
 
 
 def test_h25_what_the_gateways_tell_is_noted_for_the_report() -> None:
@@ -190,9 +192,10 @@ def test_h20_a_gateway_reaches_each_broker_that_there_is() -> None:
     told = check_reach(Gateways({}, (), brokers), "new", [1, 2, 3])
     assert told.held is Held.NO
     assert told.seen == (
-        "g1: broker 3 is not in its configuration, g2: broker 2: TimeoutError, "
-        "g2: broker 3 is not in its configuration, "
-        "g3: broker 1 is not in its configuration, g3: broker 2 is not in its configuration and 1 more"
+        "g1: broker 3 is not in the gateway's configuration, g2: broker 2: TimeoutError, "
+        "g2: broker 3 is not in the gateway's configuration, "
+        "g3: broker 1 is not in the gateway's configuration, "
+        "g3: broker 2 is not in the gateway's configuration and 1 more"
     )
     assert check_reach(Gateways({}, (), {"g1": brokers["g1"]}), "new", [1, 2]).held is Held.YES
 

@@ -95,15 +95,15 @@ def test_h12_a_group_that_commits_later_is_named_with_what_it_lacks_at_the_secon
     first = seen(5.0, 9, mail=reads(7), billing=reads(9))
     named, others = looked(first, seen(6.5, 1_030, q=6, mail=reads(8), billing=reads(10)))
     assert (named.target, named.held, named.blocks) == ("mail", Held.NO, False)
-    assert "at most 1,024, and those written until the switch" in named.seen
+    assert "at most 1,024, and the records written until the switch" in named.seen
     assert (others.held, others.seen) == (Held.YES, "groups with members: 1 of 2")
 
 
 def test_h12_a_partition_without_a_commit_counts_whole() -> None:
     [named] = looked(seen(5.0, 9, mail=reads(None)), seen(6.5, 9, mail=reads(None)))
-    assert "at most 0, all of orders-0, and those" in named.seen
+    assert "at most 0, all of orders-0, and the" in named.seen
     [named] = looked(seen(5.0, 9, mail=reads(8)), seen(6.5, 9, q=None, mail=reads(8)))
-    assert "at most 1, all of orders-1, and those" in named.seen
+    assert "at most 1, all of orders-1, and the records" in named.seen
 
 
 def test_h12_a_group_that_does_not_tell_is_unknown() -> None:
@@ -201,10 +201,10 @@ def test_h20_a_switch_does_not_begin_while_one_thing_is_wrong(
     [
         ("--topic orders", UnitTopics(frozenset({"orders"}))),
         ("--source ${S} --topic orders --topic=mail", UnitTopics(frozenset({"orders", "mail"}))),
-        ("$TOPICS --topic mail", UnitTopics(frozenset({"mail"}), "its command has $TOPICS")),
+        ("$TOPICS --topic mail", UnitTopics(frozenset({"mail"}), "the unit's command has $TOPICS")),
         ("$MANY --topic=${ONE}", UnitTopics(frozenset({"orders", "bills", "audit"}))),
-        ("--topic ${T} --topic orders", UnitTopics(frozenset({"orders"}), "its command has ${T}")),
-        ("--refresh 1", UnitTopics(frozenset(), "its command names no topic")),
+        ("--topic ${T} --topic orders", UnitTopics(frozenset({"orders"}), "the unit's command has ${T}")),
+        ("--refresh 1", UnitTopics(frozenset(), "the unit's command names no topic")),
     ],
 )
 def test_the_topics_of_a_unit_are_read_from_its_command(command: str, told: UnitTopics) -> None:
@@ -214,7 +214,7 @@ def test_the_topics_of_a_unit_are_read_from_its_command(command: str, told: Unit
     assert unit_topics(Seen(facts), values) == told
     assert unit_topics(SILENT, values) == UnitTopics(frozenset(), str(SILENT))
     bare = Seen(replace(facts, unit={}))
-    assert unit_topics(bare, {}) == UnitTopics(frozenset(), "systemd shows no command for it")
+    assert unit_topics(bare, {}) == UnitTopics(frozenset(), "systemd shows no command of the unit")
 
 
 UNIT = between.EXAMPLES / "zkmigrate-mirror-new.service"
@@ -245,7 +245,7 @@ class OfTheUnit(SwitchLook):
 
 
 ENV = "/etc/zkmigrate/zkmigrate-mirror-{}.env"
-DARK = "its command has $ZKM_TOPICS"
+DARK = "the unit's command has $ZKM_TOPICS"
 TOPICS = b"# of one set\nZKM_SHARE=1/1\nZKM_TOPICS=--topic orders --topic mail\n"
 
 
@@ -274,11 +274,11 @@ def test_the_topics_of_the_shipped_unit_are_read_from_its_environment(
 
 
 def test_a_unit_that_copies_topics_of_another_set_too_is_refused() -> None:
-    shared = {("m1", "new"): UnitTopics(frozenset({"orders", "mail"}), "its command has $MORE")}
+    shared = {("m1", "new"): UnitTopics(frozenset({"orders", "mail"}), "the unit's command has $MORE")}
     verdict = looks(units=shared)
     assert why(verdict) == [("switch.unit-topics", "m1:new")]
     assert isinstance(verdict, Blocked)
-    assert [one.seen for one in verdict.findings if one.blocks] == ["it copies mail"]
+    assert [one.seen for one in verdict.findings if one.blocks] == ["the unit copies mail"]
 
 
 def test_a_unit_that_does_not_tell_its_topics_is_a_warning() -> None:
@@ -410,7 +410,7 @@ def test_h12_h20_h21_what_the_set_leaves_out_is_found_at_the_first_look() -> Non
     asked = Gateways(
         {("g1", "orders"): asks("third", "dead")}, (), {}, {("g1", "others"): asks("", "orders")}
     )
-    shifted = replace(SURVEY, brokers=((1, 2), (2, 3)), others={"mail": "it has members"})
+    shifted = replace(SURVEY, brokers=((1, 2), (2, 3)), others={"mail": "the group has members"})
     verdict = LookStep().check(C, replace(seen(5.0, 9), gateways=asked, survey=Seen(shifted)))
     assert isinstance(verdict, Blocked)
     names = (

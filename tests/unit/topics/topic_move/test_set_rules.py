@@ -37,8 +37,8 @@ def test_h20_an_application_that_asks_for_its_sets_topics_alone_may_switch() -> 
 def test_h20_each_topic_outside_the_set_is_named_once_whichever_gateways_saw_it() -> None:
     found = Gateways({("g1", "shop"): app("orders", "dead"), ("g2", "shop"): app("dead", "audit")}, ())
     assert judged(*app_topics(found, SET)) == [
-        ("shop:audit", Held.NO, True, "its clients requested it"),
-        ("shop:dead", Held.NO, True, "its clients requested it"),
+        ("shop:audit", Held.NO, True, "its clients requested this topic"),
+        ("shop:dead", Held.NO, True, "its clients requested this topic"),
     ]
 
 
@@ -67,7 +67,7 @@ def test_h20_another_application_on_source_may_not_ask_for_topics_of_the_set() -
         ("g1", "moved"): app("orders", "*", route="new"),
     }
     assert judged(*other_apps(Gateways({}, (), {}, others), SET, "old")) == [
-        ("others:orders", Held.NO, True, "its clients requested it"),
+        ("others:orders", Held.NO, True, "its clients requested this topic"),
         ("tools", Held.NO, False, "all topics"),
     ]
     del others["g2", "others"], others["g1", "tools"]
@@ -75,7 +75,9 @@ def test_h20_another_application_on_source_may_not_ask_for_topics_of_the_set() -
 
 
 def test_h12_each_group_outside_the_set_blocks_by_its_name() -> None:
-    assert judged(*other_groups({"mail": "it has members"})) == [("mail", Held.NO, True, "it has members")]
+    assert judged(*other_groups({"mail": "the group has members"})) == [
+        ("mail", Held.NO, True, "the group has members")
+    ]
     assert judged(*other_groups({})) == [("", Held.YES, False, "none")]
 
 
@@ -105,7 +107,7 @@ def test_h21_node_ids_that_stand_elsewhere_on_target_are_told(
 ) -> None:
     told = node_ids(here, there)
     assert (told.held, told.severity) == (Held.NO if seen else Held.YES, Severity.WARN)
-    assert told.seen == (seen or "none has another position")
+    assert told.seen == (seen or "no node id has another position")
 
 
 def test_h23_those_who_still_connect_to_left_ports_are_named_and_nobody_else() -> None:

@@ -69,7 +69,8 @@ class _Reader:
         self.items += items
         if self.items > MOST_ITEMS:
             raise FrameError(
-                "count", f"{self.items} items at byte {self.walk.at}; needed: at most {MOST_ITEMS}"
+                "count",
+                f"the message has {self.items} items up to byte {self.walk.at}; needed: at most {MOST_ITEMS}",
             )
 
     def _value(self, one: Mapping[str, Any], kind: str) -> Any:

@@ -116,7 +116,9 @@ _TOLD = 5
 
 def _mistake(error: Any) -> str:
     place = ".".join(str(part)[:80] for part in error["loc"] if part != "[key]") or "the whole text"
-    reason = {"extra_forbidden": "this field is unknown", "missing": "it is missing"}.get(error["type"])
+    reason = {"extra_forbidden": "this field is unknown", "missing": "this field is missing"}.get(
+        error["type"]
+    )
     return f"{place}: {reason or error['msg']}" + ("" if reason else f" (seen {_shorten(error['input'])})")
 
 

@@ -165,7 +165,7 @@ _NEEDED = {
 
 def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> App | Refused:
     if order.hold != app.hold:
-        return Refused(f"hold {order.hold!r} has ended; the current one is {app.hold!r}")
+        return Refused(f"hold {order.hold!r} has ended; the current hold is {app.hold!r}")
     if not app.staged:
         return Refused(f"{order.app} has no staged route; send the order route first")
     if in_flight:
@@ -225,7 +225,7 @@ def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
         return Verdict(Act.REFUSE, _not_served(head))
     if gate is Gate.OPEN and api.key == FETCH and not synced:
         # Records would be delivered beside what the client fetches after its SYNC_GROUP.
-        return Verdict(Act.EMPTY, "before its group confirms it")
+        return Verdict(Act.EMPTY, "its group has not confirmed the client yet")
     if why := parks(gate, api):
         return Verdict(Act.PARK, why)
     return Verdict(Act.REWRITE if api.rewritten else Act.FORWARD)

@@ -89,7 +89,10 @@ class Walk:
         """Move forward by a number of bytes. Return the position before the move. Raises FrameError."""
         begun, self.at = self.at, self.at + count
         if self.at > len(self.data):
-            raise FrameError("length", f"{count} bytes at {begun}, but the frame ends at {len(self.data)}")
+            raise FrameError(
+                "length",
+                f"a field has {count} bytes from byte {begun} on, but the frame ends at {len(self.data)}",
+            )
         return begun
 
     def short(self) -> int:
@@ -107,9 +110,9 @@ class Walk:
             if byte < 0x80:
                 break
         else:
-            raise FrameError("number", f"more than {_VARINT_BYTES} bytes at {self.at}")
+            raise FrameError("number", f"the number at byte {self.at} has more than {_VARINT_BYTES} bytes")
         if value > _VARINT_MOST:
-            raise FrameError("number", f"{value} at {self.at}")
+            raise FrameError("number", f"the number {value} before byte {self.at} is too high")
         return value
 
     def length(self, *, compact: bool, wide: bool) -> int:
@@ -119,14 +122,16 @@ class Walk:
         """
         value = self.varint() - 1 if compact else self.number() if wide else self.short()
         if value < -1 or (value > MOST_TEXT and not wide):
-            raise FrameError("length", f"{value} at {self.at}")
+            raise FrameError("length", f"the length {value} before byte {self.at} is not valid")
         return value
 
     def tags(self) -> int:
         """Skip the tagged fields at the current position. Return their number. Raises FrameError."""
         count = self.varint()
         if count > MOST_TAGS:
-            raise FrameError("count", f"{count} tagged fields at {self.at}, needed: at most {MOST_TAGS}")
+            raise FrameError(
+                "count", f"there are {count} tagged fields at byte {self.at}; needed: at most {MOST_TAGS}"
+            )
         for _ in range(count):
             self.varint()
             self.take(self.varint())
@@ -394,7 +399,7 @@ def _count(walk: Walk, least: int, flexible: bool) -> int:
     """
     count = walk.length(compact=flexible, wide=True)
     if count * least > len(walk.data) - walk.at:
-        raise FrameError("count", f"{count} items at byte {walk.at} do not fit into the frame")
+        raise FrameError("count", f"an array of {count} items at byte {walk.at} does not fit into the frame")
     return count
 
 

@@ -81,7 +81,9 @@ def take(
     """
     app = state.apps.get(order.app)
     if app is not None and order.fencing < app.fencing:
-        why = f"fencing number {order.fencing} is outdated; the current one of {order.app} is {app.fencing}"
+        why = (
+            f"fencing number {order.fencing} is outdated; the current number of {order.app} is {app.fencing}"
+        )
         return state, Answer("fenced", why)
     if order.fencing > state.fencing + MOST_STEP:
         most = state.fencing + MOST_STEP
@@ -144,11 +146,13 @@ def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, obj
     try:
         told = forms.record(record)
     except forms.FormError as error:
-        raise RecordError(f"it is damaged: {error}. {_CORRECT}") from None
+        raise RecordError(f"the record is damaged: {error}. {_CORRECT}") from None
     kept = {name: _app(app) for name, app in told.apps.items()}
     for name, app in kept.items():
         if name not in apps:
-            raise RecordError(f"it has application {name!r}, but the configuration does not. {_CONFIGURE}")
+            raise RecordError(
+                f"the record has application {name!r}, but the configuration does not. {_CONFIGURE}"
+            )
         for cluster in (app.route, app.staged):
             if cluster and cluster not in clusters:
                 raise RecordError(
@@ -161,7 +165,7 @@ def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, obj
 
 _CONFIGURE = "Next: use the configuration with which the record was written"
 _CORRECT = (
-    "Next: compare these fields with the other gateways' status, correct them, then start the gateway again"
+    "Next: compare the named fields with the other gateways' status, correct them, then start this gateway"
 )
 
 

@@ -137,7 +137,7 @@ def load(path: Path) -> Config:
 
 def _mistake(error: Any, document: marked_yaml.Document) -> marked_yaml.Mistake:
     place = tuple(part for part in error["loc"] if part != "[key]")
-    reason = {"extra_forbidden": "this key is unknown", "missing": "it is missing"}.get(error["type"])
+    reason = {"extra_forbidden": "this key is unknown", "missing": "this key is missing"}.get(error["type"])
     seen = "" if reason else f" (seen {str(error['input'])[:40]!r})"
     return marked_yaml.Mistake(document.mark(place), place, (reason or error["msg"]) + seen)
 
@@ -203,7 +203,10 @@ def _reading(config: Config, name: str, listener: Listener) -> Iterator[tuple[ma
     if listener.read_only not in config.clusters:
         yield ("listeners", name, "read_only"), "no cluster has this name"
     for cluster in listener.ports.keys() & config.clusters.keys() - {listener.read_only}:
-        yield ("listeners", name, "ports", cluster), f"the listener reads only {listener.read_only}"
+        yield (
+            ("listeners", name, "ports", cluster),
+            f"the listener is read-only, with ports for cluster {listener.read_only} only",
+        )
     if name in (*config.apps, OTHERS):
         yield (
             ("listeners", name),

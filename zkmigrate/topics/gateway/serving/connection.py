@@ -255,7 +255,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         if what == "held" and not (self.full and self._keeps_seal()):
             return
         if what != "drain":
-            self.refused(FrameError("time", f"{_LATE[what]} after {limit(what):g} s"))
+            self.refused(FrameError("time", f"{_LATE[what]} within {limit(what):g} s"))
         if what == "frame":
             self.finish()
         else:

@@ -122,7 +122,9 @@ class Door:
         if not self._gateway.unknown:
             return f"more than {self.most} connections"
         self._gateway.unknown.first().stop(
-            FrameError("place", "the gateway has no room, and this client had not finished its login")
+            FrameError(
+                "place", "the gateway has too many connections, and this client had not finished its login"
+            )
         )
         return ""
 

@@ -32,7 +32,9 @@ class Record:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise LockedError(f"another gateway uses the folder {folder}. Next: find its process") from None
+            raise LockedError(
+                f"another gateway uses the folder {folder}. Next: find the other gateway's process"
+            ) from None
 
     def close(self) -> None:
         os.close(self._lock)

@@ -74,7 +74,7 @@ class Requests(Sending):
         api = head.api
         self._times.over("frame")
         if not self.known and head.key not in LOGIN and not self._accepted(self._app_of(head)):
-            raise FrameError("login", f"{name_of(head.key)} of a client that has not logged in")
+            raise FrameError("login", f"the client sent {name_of(head.key)} before it had logged in")
         one = Request(head, api, "", frame, size, self._flips(head))
         self._request = one
         if len(frame) == size or (api is not None and self._streamed(api, one.flips)):
@@ -82,7 +82,9 @@ class Requests(Sending):
             return
         most = WHOLE if self.known or head.key == PRODUCE else SMALL
         if size > most:
-            raise FrameError("size", f"{name_of(head.key)} of {size} bytes; needed: at most {most}")
+            raise FrameError(
+                "size", f"the client sent {name_of(head.key)} of {size} bytes; needed: at most {most}"
+            )
         one.frame = bytearray(frame)
         one.app = self._find_app(head)
         self._serve(one)  # a gate that is closed is seen before the rest is read

@@ -28,7 +28,8 @@ _ID, _MS = re.compile(r"[A-Za-z0-9._-]+"), re.compile(r"[0-9]{1,9}")
 _HELP = (
     "help: print this text",
     "status: print the gateway's status as one line of JSON",
-    "order OPID VERB APP to=CLUSTER hold=OPID ttl_ms=MS: send an order; leave out options it does not need",
+    "order OPID VERB APP to=CLUSTER hold=OPID ttl_ms=MS: send an order; "
+    "leave out options that the order does not need",
 )
 
 

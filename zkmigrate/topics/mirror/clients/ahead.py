@@ -88,7 +88,7 @@ def _read(
         if answer is None:  # its quota is used up
             if time.monotonic() > until:
                 raise HostError(
-                    f"{source.what}: it returned no records of {part[0]}-{part[1]} from offset {at} on"
+                    f"{source.what} returned no records of {part[0]}-{part[1]} from offset {at} on"
                 )
             continue
         if answer.error:

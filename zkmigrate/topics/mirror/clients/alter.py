@@ -113,7 +113,7 @@ def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tup
             f"target's former copiers still own transactional ids: {few(left)}. Needed: the right Write "
             "on these ids",
         )
-    return 0, f"{change.describe()}, by number {change.number}"
+    return 0, f"{change.describe()}, by the run with number {change.number}"
 
 
 def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:

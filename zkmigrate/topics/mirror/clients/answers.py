@@ -173,7 +173,7 @@ def _others(
         if name in read.members:
             found[name] = read.members[name]
         elif kept:
-            found[name] = f"it committed on {few(f'{topic}-{n}' for topic, n in sorted(kept))}"
+            found[name] = f"the group committed on {few(f'{topic}-{n}' for topic, n in sorted(kept))}"
     return found, {f"group {name}": why for name, why in read.troubles.items()}
 
 

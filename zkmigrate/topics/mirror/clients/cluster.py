@@ -372,7 +372,7 @@ class Cluster:
             name = result.resource_name
             if result.error_code:
                 why = describe_error(result.error_code, result.error_message)
-                raise HostError(f"{self.what}: {_LEAST} of topic {name}: {why}")
+                raise HostError(f"{self.what} does not show {_LEAST} of topic {name}: {why}")
             found.update((name, int(one.value)) for one in result.configs if one.name == _LEAST)
         return found
 
@@ -386,7 +386,7 @@ class Cluster:
         [result] = self.ask(request, node).results
         if result.error_code:
             why = describe_error(result.error_code, result.error_message)
-            raise HostError(f"{self.what}: {_SUPER}: {why}")
+            raise HostError(f"{self.what} does not show {_SUPER}: {why}")
         return any(one.name == _SUPER for one in result.configs)
 
     # -- logs

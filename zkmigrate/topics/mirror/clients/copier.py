@@ -346,7 +346,7 @@ class Copier:
                 if code == TOO_LARGE and p.joins and p.open:
                     p.joins = False
                     p.again(
-                        "target's topic does not accept a batch of that size, so small batches are not joined"
+                        "target's topic does not accept the joined batch, so small batches are not joined"
                     )
                 if p.open and self._judge(p, answered(step.offset, code, base_offset, p.tries, why)):
                     p.steps.popleft()
@@ -442,7 +442,7 @@ class Copier:
             if mine is False:
                 self._judge(p, Fenced())
             elif mine is None:
-                p.again("target does not report which copier owns it")
+                p.again("target does not report which copier owns this partition")
             else:
                 p.asked = begun
 
@@ -507,5 +507,7 @@ def _stopped(taken: Sequence[Partition]) -> str:
     names = ", ".join(f"{p.part[0]}-{p.part[1]}" for p in taken if p.why == TAKEN_OVER)
     said = [f"another copier has taken over {names}. This copier has stopped"] if names else []
     said += dict.fromkeys(p.why for p in taken if p.why != TAKEN_OVER)
-    next = "check the other copier, or start this one again" if names else "look at zkmigrate mirror status"
+    next = (
+        "check the other copier, or start this copier again" if names else "look at zkmigrate mirror status"
+    )
     return f"{'; '.join(said)}. Next: {next}"

@@ -181,8 +181,8 @@ def others(source: Cluster, topics: Collection[str], named: Collection[str]) -> 
     newer = {name: what for name, what in uses(source, here, topics).items() if what}
     return Others(
         {name: {part: one.offset for part, one in own.items()} for name, own in commits.items() if own},
-        dict.fromkeys(members, "it has members")
-        | {name: f"it is {here[name].newer}: {what}" for name, what in newer.items()},
+        dict.fromkeys(members, "the group has members")
+        | {name: f"the group is {here[name].newer}: {what}" for name, what in newer.items()},
         troubles,
     )
 
@@ -213,16 +213,16 @@ def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
     describes the group.
     """
     if group.error_code:
-        return f"source does not describe it: {describe_error(group.error_code)}"
+        return f"source does not describe the group: {describe_error(group.error_code)}"
     if group.group_state in INACTIVE or group.protocol_type != _CONSUMERS:
         return set()
     if group.group_state != "Stable":
-        return f"its members are joining the group ({group.group_state})"
+        return f"the group's members are still joining ({group.group_state})"
     told = [one.member_assignment for one in group.members if one.member_assignment]
     try:
         parts = {part for one in told for part in ConsumerProtocolAssignment.decode(one).partitions()}
     except (struct.error, ValueError, TypeError) as error:
-        return f"its assignment cannot be read: {error}"
+        return f"the assignment of a member cannot be read: {error}"
     return {(topic, number) for topic, number in parts if topic in topics}
 
 
@@ -266,7 +266,7 @@ def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[s
             found[name] = "the group is active on target, so its commits are not copied"
         elif errors:
             names = "; ".join(sorted(map(describe_error, errors)))
-            found[name] = f"target refused its offsets: {names}"
+            found[name] = f"target refused the group's offsets: {names}"
     return found
 
 
@@ -312,7 +312,7 @@ def _commits(
             continue
         errors = {answer.error_code, *(p.error_code for topic in answer.topics for p in topic.partitions)}
         if error := max(errors, key=abs):
-            troubles[name] = f"{cluster.what} does not return its offsets: {describe_error(error)}"
+            troubles[name] = f"{cluster.what} does not return the group's offsets: {describe_error(error)}"
             continue
         found[name] = {
             (topic.name, p.partition_index): Commit(p.committed_offset, p.metadata or "")

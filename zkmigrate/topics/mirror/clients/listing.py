@@ -201,10 +201,10 @@ def _share_offsets(names: Collection[str]) -> Any:
 
 def _read(group: Any, one: Listed, topics: Collection[str]) -> str:
     if isinstance(group, str) or group.error_code:
-        return f"the topics that it reads are not known: {_why(group)}"
+        return f"the topics that the group reads are not known: {_why(group)}"
     if one.type == _STREAMS:
         if group.topology is None:
-            return "the topics that it reads are not known: it has reported no topology yet"
+            return "the topics that the group reads are not known: it has reported no topology yet"
         parts = group.topology.subtopologies or ()
         read = {topic for part in parts for topic in (*part.source_topics, *part.repartition_sink_topics)}
     else:
@@ -216,22 +216,22 @@ def _read(group: Any, one: Listed, topics: Collection[str]) -> str:
             for part in (assigned.topic_partitions if assigned else ())
         }
     if used := sorted(read & {*topics}):
-        return f"it reads {', '.join(used)}"
+        return f"the group reads {', '.join(used)}"
     patterns = [getattr(member, "subscribed_topic_regex", None) for member in group.members]
     if any(patterns) and one.state != "Stable":
-        return f"it subscribes by a pattern, and its members are joining ({one.state})"
+        return f"the group's members subscribe by a pattern, and are still joining ({one.state})"
     return ""
 
 
 def _stands(group: Any, topics: Collection[str]) -> str:
     if isinstance(group, str) or group.error_code:
-        return f"the topics that it reads are not known: {_why(group)}"
+        return f"the topics that the group reads are not known: {_why(group)}"
     used = sorted(
         one.topic_name
         for one in group.topics
         if one.topic_name in topics and any(part.start_offset >= 0 for part in one.partitions)
     )
-    return f"it has a position in {', '.join(used)}" if used else ""
+    return f"the group has a position in {', '.join(used)}" if used else ""
 
 
 def _why(group: Any) -> str:

@@ -183,5 +183,5 @@ def _answers(
                     cluster,
                     part,
                     OFFSET_NOT_AVAILABLE,
-                    f"it returned no record from offset {begun} up to {end}",
+                    f"the leader returned no record from offset {begun} up to {end}",
                 )

@@ -111,7 +111,7 @@ class Beside:
         return [about.removeprefix(_GROUP) for about in self.notes if about.startswith(_GROUP)]
 
 
-NOT_TOLD = "its leader is not known at the moment"
+NOT_TOLD = "the partition's leader is not known at the moment"
 _NO_RIGHTS = Rights(frozenset(), frozenset(), {}, frozenset())
 
 
@@ -133,7 +133,8 @@ def topics(source: Cluster, target: Cluster, names: Sequence[str]) -> list[Mirro
 
 
 _CHANGE = (
-    "Needed: a value that target's release accepts. Next: change it on source's topic, or do not mirror it"
+    "Needed: a value that target's release accepts. "
+    "Next: change it on source's topic, or do not mirror the topic"
 )
 
 
@@ -168,7 +169,7 @@ def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
         why = would[name].refused or alone.get(name) or told[name].refused
         own = would[name].settings
         left = not_copied(here.settings, here.settings.changed if own is None else own.values.keys())
-        refused = f"target would not create it: {why.rstrip('.')}. {_CHANGE}" if why else ""
+        refused = f"target would not create the topic: {why.rstrip('.')}. {_CHANGE}" if why else ""
         values = {**({} if own is None else own.values), **one.settings}
         found[name] = Mirrored(name, count, 0, one.replicas, one.settings, left, {}, refused, values)
     return found
@@ -211,7 +212,10 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
         }
         told = wrong.get(name, {})
         told = dict.fromkeys([*one.put, *one.remove], told[""]) if "" in told else told
-        left = {**one.left, **{key: f"target does not accept it: {text}" for key, text in told.items()}}
+        left = {
+            **one.left,
+            **{key: f"target does not accept the change: {text}" for key, text in told.items()},
+        }
         values = {**values, **{key: pair[0] for key, pair in one.differ.items() if key not in left}}
         why = refusal(name, count, len(there.leaders), values)
         found[name] = Mirrored(

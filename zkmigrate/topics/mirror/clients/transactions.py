@@ -143,7 +143,7 @@ def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
     the log.
     """
     why += [
-        f"transactional ids: {told}. Needed: the rights Read and Describe on it"
+        f"transactional ids: {told}. Needed: the rights Read and Describe on that topic"
         for told in cluster.unshown([TRANSACTIONS]).values()
     ]
     led = cluster.leaders([TRANSACTIONS]).get(TRANSACTIONS, {})
@@ -156,7 +156,7 @@ def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
                 raise HostError("no response" if one is None else describe_error(one))
             left -= one.end - one.start
             if left < 0:
-                raise HostError(f"it has more than {_MOST_RECORDS:,} records")
+                raise HostError(f"the topic has more than {_MOST_RECORDS:,} records")
             found |= _partition(cluster, leader, number, one)
         except (HostError, BatchError, ValueError) as error:
             why.append(f"transactional ids in {TRANSACTIONS}-{number}: {error}")

@@ -97,19 +97,21 @@ def standing(group: Group) -> Standing:
     if group.refused:
         return Standing("refused", behind, group.refused)
     if group.state not in INACTIVE:
-        return Standing("active", behind, f"active on target ({group.state}), so its commits are not copied")
+        return Standing(
+            "active", behind, f"the group is active on target ({group.state}), so its commits are not copied"
+        )
     for (topic, number), commit in group.target.items():
         if (topic, number) not in group.source:
             why = (
-                f"target has a commit for {topic}-{number}, but source has none. Next: if source's has "
-                "expired, delete it on target with kafka-consumer-groups --delete-offsets"
+                f"target has a commit for {topic}-{number}, but source has none. Next: if the commit on "
+                "source has expired, delete the commit on target with kafka-consumer-groups --delete-offsets"
             )
             return Standing("ahead", behind, why)
         if commit.offset > group.source[topic, number].offset:
             return Standing("ahead", behind, f"target's commit for {topic}-{number} is above source's")
     if group.source == group.target:
         return Standing("equal", 0, "equal" if group.source else _BARE)
-    return Standing("behind", behind, f"behind by {behind}")
+    return Standing("behind", behind, f"target's commits are behind by {behind} offsets")
 
 
 _MOST_NAMED = 3
@@ -130,7 +132,7 @@ def beyond(commits: Commits, ends: Mapping[tuple[str, int], int | None]) -> str:
             wrong.append(f"{topic}-{number} at {commit.offset:,}, where source's log ends at {end:,}")
     return _reset(
         wrong,
-        "stop its consumers, and set these commits to the log's end or delete them with "
+        "stop the group's consumers, and set these commits to the log's end or delete them with "
         "kafka-consumer-groups",
     )
 
@@ -153,8 +155,8 @@ def lacking(
             )
     return _reset(
         wrong,
-        "let its consumers read further, or wait until retention has deleted the records on source too; "
-        "otherwise delete target's topic and mirror it again",
+        "let the group's consumers read further, or wait until retention has deleted the records on source "
+        "too; otherwise delete target's topic and mirror it again",
     )
 
 
@@ -163,6 +165,6 @@ def _reset(wrong: Sequence[str], next: str) -> str:
         return ""
     more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
     return (
-        f"it committed on {'; '.join(wrong[:_MOST_NAMED])}{more}: a consumer that starts there is reset to "
-        f"another offset. Next: {next}"
+        f"the group committed on {'; '.join(wrong[:_MOST_NAMED])}{more}: a consumer that starts there is "
+        f"reset to another offset. Next: {next}"
     )

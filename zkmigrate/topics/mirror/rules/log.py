@@ -90,10 +90,14 @@ def chained(segments: Sequence[Segment], checkpoint: int = 0, watermark: int | N
         if before is not None:
             end = before.scanned
             if end.rest:
-                why = f"its batches end here ({end.rest}), but a later segment follows"
+                why = f"the batches of this segment end here ({end.rest}), but a later segment follows"
                 raise LogError(before.path, end.end, why)
             if end.next_offset > one.scanned.base_offset:
-                raise LogError(one.path, 0, f"it follows after offset {end.next_offset} of {before.path}")
+                raise LogError(
+                    one.path,
+                    0,
+                    f"the segment begins before offset {end.next_offset}, where {before.path} ends",
+                )
         transactions = transactions.then(one.scanned.transactions)
     return Log(tuple(ordered), transactions, checkpoint, watermark)
 

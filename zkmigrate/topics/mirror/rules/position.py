@@ -170,4 +170,6 @@ def foreign(seen: int, needed: int) -> Failed:
 
     seen: the end of target's log. needed: the offset where the copier left it.
     """
-    return Failed(f"target's log continues at offset {seen}; needed: {needed}. Another producer wrote to it")
+    return Failed(
+        f"target's log continues at offset {seen}; needed: {needed}. Another producer wrote to the log"
+    )

@@ -129,7 +129,7 @@ def opened(batch: Batch, codecs: Codecs) -> list[Record]:
             raise BatchError(
                 "order",
                 f"the batch at offset {batch.base_offset} has a record with offset delta {one.delta} after "
-                f"one with {last}; needed: rising, up to {batch.last_delta}",
+                f"one with {last}; needed: rising deltas, up to {batch.last_delta}",
             )
         last = one.delta
     return found

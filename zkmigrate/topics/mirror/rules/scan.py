@@ -98,7 +98,9 @@ def scan(reader: RandomReader, base_offset: int, codecs: Codecs) -> Scanned:
             break
         batch = bare(block, at - begun)
         if batch.base_offset < next_offset:
-            raise BatchError("order", f"the batch at offset {batch.base_offset} follows {next_offset}", at)
+            raise BatchError(
+                "order", f"the batch at offset {batch.base_offset} follows offset {next_offset}", at
+            )
         if not marks or at - marks[-1][1] >= MARK:
             marks.append((batch.base_offset, at))
         length = head(block, at - begun).size

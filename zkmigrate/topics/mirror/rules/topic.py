@@ -23,13 +23,13 @@ LIMITS = frozenset({BEFORE, AFTER, DIFFERENCE})
 NOT_COPIED: Mapping[str, str] = {
     TIME_TYPE: "target keeps source's timestamps, as CreateTime",
     "message.format.version": "target uses its own format",
-    "leader.replication.throttled.replicas": "its value names source's brokers",
-    "follower.replication.throttled.replicas": "its value names source's brokers",
+    "leader.replication.throttled.replicas": "the value names source's brokers",
+    "follower.replication.throttled.replicas": "the value names source's brokers",
     "remote.storage.enable": "target may have no remote storage",
 }
 """The settings of source that are not copied to target, each with the reason."""
 UNKNOWN_THERE, UNKNOWN_HERE = "target's Kafka has no such setting", "source's Kafka has no such setting"
-THEIRS = "it is set on target only, and the mirror does not change it"
+THEIRS = "the setting is set on target only, and the mirror does not change it"
 
 
 @dataclass(frozen=True)

@@ -91,19 +91,24 @@ def writers(
                 wrote[f"producer id {one.id}"].append((one.ms, part))
     states = {one.name: one.state for one in ids}
     named = {
-        name: f"it wrote to {_places([part for _, part in times])}, last at {_time(max(times)[0])}"
-        + (f", state {states[name]}" if name in states else ", and its transactional id is not shown")
+        name: f"the producer wrote to {_places([part for _, part in times])}, last at {_time(max(times)[0])}"
+        + (f", state {states[name]}" if name in states else ", and Kafka does not show its transactional id")
         for name, times in wrote.items()
     }
     for held in ids:
         ours = sorted(part for part in held.parts if part[0] in topics)
         if ours and held.name not in named:
-            named[held.name] = f"it has a transaction open on {_places(ours)}, state {held.state}"
+            named[held.name] = (
+                f"the producer has a transaction open on {_places(ours)}, in state {held.state}"
+            )
     named = {name: why for name, why in named.items() if not name.startswith(OWNED)}
     if producers is None:
         for held in ids:
             if held.name not in named and held.state not in _DEAD and not held.name.startswith(OWNED):
-                named[held.name] = f"the brokers do not report where it has written, state {held.state}"
+                named[held.name] = (
+                    "the brokers do not report where the producer has written; "
+                    f"its last transaction has state {held.state}"
+                )
     return Writers(named, dark)
 
 
