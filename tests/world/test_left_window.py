@@ -69,7 +69,7 @@ class Night:
             1,
             "partly sealed",
             "partly sealed",
-            "walks back to the start of cutover, for a lease has ended",
+            "walks back to the start of cutover, because a lease has ended",
             7,
         ),
         ("seal", 3, "sealed", "partly sealed", "cutover.go and cutover.open follow", 0),

@@ -237,7 +237,7 @@ TEXTS = {
         b'{"brokers": {"1": {"rack": "a"}, "1": {"rack": "b"}}}',
         'key "1" 2 times in {"1": {"rack": "b"}}; needed: each key once',
     ),
-    "not a number": (b'{"brokers": NaN}', "seen NaN; needed: numbers that JSON has"),
+    "not a number": (b'{"brokers": NaN}', "seen NaN; needed: numbers that JSON allows"),
     "thousands of digits": (
         b'{"brokers": ' + b"9" * 5000 + b"}",
         f"seen a number of more than 4300 digits; {JSON}",

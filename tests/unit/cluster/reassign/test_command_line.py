@@ -405,7 +405,7 @@ def test_a_run_is_not_continued_with_the_journal_of_another(
     state = cluster.copy().state
     refused = asked("rollback", "--yes", "--run-id", "moves-2")
     assert (refused.exit_code, cluster.state) == (8, state)
-    assert "journal.jsonl is the journal of run moves-1; needed: that of moves-2" in refused.output
+    assert "journal.jsonl is the journal of run moves-1; needed: the journal of moves-2" in refused.output
 
 
 def test_the_runbook_has_each_move_there_and_back(asked: Callable[..., Result], cluster: Cluster) -> None:
