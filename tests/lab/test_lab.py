@@ -18,8 +18,8 @@ import pytest
 from tests.lab import no_trace
 from zkmigrate.lab import capture_answers, fault, readiness
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.kafka_metadata import metadata_problem
 from zkmigrate.lab.lab import Lab, sweep
-from zkmigrate.lab.load.producer import metadata_problem
 from zkmigrate.lab.load.target import config_for
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.wait import wait_until

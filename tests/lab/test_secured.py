@@ -15,14 +15,16 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, NoAuthError
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, NoAuthError
 from ruamel.yaml import YAML
 
 from tests.lab.dest_hosts import write
 from zkmigrate.inventory.inventory import load
-from zkmigrate.lab import readiness
+from zkmigrate.lab import canary_topic, readiness
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.judge import judge, load_history
+from zkmigrate.lab.kafka_login import PLAINTEXT
+from zkmigrate.lab.kafka_metadata import metadata_problem
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.config import MOVE_KINDS
 from zkmigrate.lab.load.target import runner_for
@@ -33,7 +35,7 @@ from zkmigrate.lab.wait import wait_until
 
 pytestmark = pytest.mark.lab
 
-KINDS = "quorum-sasl,quorum-tls,sasl,tls,acl"
+KINDS = "quorum-sasl,quorum-tls,sasl,tls,acl,kafka-tls,kafka-sasl,kafka-acl"
 VERSIONS = ("--source", "3.8.4", "--dest", "3.9.5", "--kafka", "3.9.1")
 TOPICS = "/kafka/brokers/topics"
 CLAIMS = (
@@ -65,12 +67,15 @@ def lab() -> Iterator[Lab]:
 def inventory(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("inventory") / "migration.yml"
     verb("inventory", "--lab", lab.id, str(file))
-    client = load(file).zookeeper.client
-    assert client is not None
-    assert client.sasl is not None
-    assert client.digest is not None
-    assert client.tls is not None
-    assert (client.sasl.user, client.digest.user) == ("operator", "super")
+    read = load(file)
+    kafka, zookeeper = read.kafka.client, read.zookeeper.client
+    assert kafka is not None
+    assert (kafka.protocol, kafka.user) == ("SASL_SSL", "operator")
+    assert zookeeper is not None
+    assert zookeeper.sasl is not None
+    assert zookeeper.digest is not None
+    assert zookeeper.tls is not None
+    assert (zookeeper.sasl.user, zookeeper.digest.user) == ("operator", "super")
     body: dict[str, Any] = YAML(typ="safe").load(file)
     return body
 
@@ -147,9 +152,23 @@ def test_nobody_gets_in_without_what_the_lab_asks_for(lab: Lab, tmp_path: Path) 
                 nameless.set(f"{TOPICS}/load-a", b"{}")
         with (
             connected(replace(whole, sasl_password=str(wrong)), address) as refused,
-            pytest.raises(AuthFailedError),
+            pytest.raises((AuthFailedError, ConnectionClosedError)),
         ):
             refused.get("/kafka")
+
+
+def test_brokers_let_in_who_logs_in_and_keep_users_and_acls_in_zookeeper(lab: Lab, tmp_path: Path) -> None:
+    bootstrap, login = f"{lab.host('broker1').address}:9092", lab.kafka_login()
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong\n")
+    with lab.operator():
+        for stranger in (PLAINTEXT, replace(login, password=str(wrong))):
+            assert metadata_problem(bootstrap, 3, stranger) is not None
+        wait_until("metadata of all brokers", lambda: metadata_problem(bootstrap, 3, login), 60)
+    assert canary_topic.make(lab) == canary_topic.TOPIC
+    with lab.zookeeper() as client:
+        assert sorted(client.get_children("/kafka/config/users")) == ["client", "operator"]
+        assert "User:client" in client.get("/kafka/kafka-acl/Topic/*")[0].decode()
 
 
 def test_servers_speak_tls_to_each_other(lab: Lab) -> None:
@@ -170,7 +189,7 @@ def test_servers_speak_tls_to_each_other(lab: Lab) -> None:
 def test_secrets_are_in_files_alone(lab: Lab, inventory: dict[str, Any]) -> None:
     folder = Path(lab.login().ca).parent
     secrets = {path.name: path.read_bytes().strip() for path in folder.glob("*.password")}
-    assert len(secrets) == 5
+    assert len(secrets) == 6
     visible = {"the inventory": str(inventory).encode()}
     for process in Path("/proc").glob("[0-9]*"):
         for name in ("cmdline", "environ"):

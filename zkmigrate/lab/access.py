@@ -16,8 +16,9 @@ from kazoo.client import KazooClient
 
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab import machines, network, readiness, render, state
-from zkmigrate.lab.credentials import OPERATOR, login_of
+from zkmigrate.lab.credentials import OPERATOR, kafka_login_of, login_of
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.kafka_login import KafkaLogin
 from zkmigrate.lab.login import Login
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.shape import KafkaCluster
@@ -259,6 +260,10 @@ class LabAccess:
     def login(self, user: str = OPERATOR) -> Login:
         """Return how a user logs in to this lab's ZooKeeper."""
         return login_of(machines.credentials_directory(self.directory), self.spec, user)
+
+    def kafka_login(self, user: str = OPERATOR) -> KafkaLogin:
+        """Return how a user logs in to this lab's Kafka clusters."""
+        return kafka_login_of(machines.credentials_directory(self.directory), self.spec, user)
 
     def word(self, address: str, word: str, timeout_s: float = 2.0) -> str | None:
         """Return a ZooKeeper server's answer to a four-letter word; None when it does not answer.

@@ -1,15 +1,19 @@
 """Create the topic for the produce canary in a lab.
 
-``python -m zkmigrate.lab.canary_topic BOOTSTRAP ID …`` creates the topic through the brokers at BOOTSTRAP. It
-must run in a network that reaches the brokers. Each broker ID becomes the preferred leader of one partition.
+``python -m zkmigrate.lab.canary_topic LOGIN BOOTSTRAP ID …`` creates the topic through the brokers at
+BOOTSTRAP. It must run in a network that reaches the brokers. Each broker ID becomes the preferred leader of
+one partition.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from zkmigrate.lab.kafka_login import KafkaLogin
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.spec import KAFKA_PORT, Role
 
@@ -26,7 +30,8 @@ def make(lab: Lab) -> str:
     brokers = lab.role(Role.BROKER)
     bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in brokers)
     ids = [str(lab.plans[host.name].number) for host in brokers]
-    lab.run_module("zkmigrate.lab.canary_topic", bootstrap, *ids, timeout_s=3 * _LIMIT_S)
+    login = json.dumps(asdict(lab.kafka_login()))
+    lab.run_module("zkmigrate.lab.canary_topic", login, bootstrap, *ids, timeout_s=3 * _LIMIT_S)
     return TOPIC
 
 
@@ -46,14 +51,18 @@ def acknowledged(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def main(bootstrap: str, *ids: str) -> None:
-    """Create the topic through the brokers at `bootstrap`. ids: the broker ids."""
+def main(login: str, bootstrap: str, *ids: str) -> None:
+    """Create the topic through the brokers at `bootstrap`.
+
+    login: the fields of KafkaLogin in JSON. ids: the broker ids.
+    """
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    from zkmigrate.lab.load.producer import wait_for_metadata
+    from zkmigrate.lab.kafka_metadata import wait_for_metadata
 
-    wait_for_metadata(bootstrap, len(ids), _LIMIT_S)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    own = KafkaLogin(**json.loads(login))
+    wait_for_metadata(bootstrap, len(ids), _LIMIT_S, own)
+    admin = AdminClient(own.librdkafka(bootstrap))
     settings = {"min.insync.replicas": "2" if len(ids) > 2 else "1", "retention.ms": "3600000"}
     replicas = assigned([int(id) for id in ids])
     topic = NewTopic(TOPIC, len(ids), replica_assignment=replicas, config=settings)

@@ -112,7 +112,7 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
     "--security",
     metavar="KIND,...",
     default="",
-    help=f"Security of ZooKeeper and its clients: {', '.join(Kind)}. Default: none.",
+    help=f"Security of servers and their clients: {', '.join(Kind)}. Default: none.",
 )
 @click.option(
     "--shape",

@@ -15,8 +15,10 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from zkmigrate.lab.kafka_login import KafkaLogin
 from zkmigrate.lab.login import OPEN, Login
 from zkmigrate.lab.security import Kind
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, LabSpec, Role, hosts_of
@@ -24,9 +26,13 @@ from zkmigrate.lab.spec import OPERATOR_ADDRESS, LabSpec, Role, hosts_of
 KAFKA, OPERATOR, RAW, TENANT = "kafka", "operator", "raw", "tenant"
 USERS = (KAFKA, OPERATOR, RAW, TENANT)
 """The users that log in to ZooKeeper with SASL: brokers, the operator and the two kinds of the load."""
+STORE = "store"
+"""The name of the password of brokers' stores."""
 QUORUM, SUPER = "quorum", "super"
 """The user of servers among themselves, and ZooKeeper's super user of the scheme digest."""
-_CLIENTS = {RAW: "client", TENANT: "client"}
+CLIENT = "client"
+"""The load's user of Kafka, and its certificate."""
+_CLIENTS = {RAW: CLIENT, TENANT: CLIENT}
 """The certificate of a user, if it has another name."""
 _LIFE = datetime.timedelta(days=365)
 
@@ -37,6 +43,14 @@ class Certificate:
 
     certificate: str
     key: str
+
+    def pkcs12(self, password: str) -> bytes:
+        """Return both as a store with this password."""
+        private = serialization.load_pem_private_key(self.key.encode(), None)
+        own = x509.load_pem_x509_certificate(self.certificate.encode())
+        encrypted = serialization.BestAvailableEncryption(password.encode())
+        assert isinstance(private, ec.EllipticCurvePrivateKey)
+        return pkcs12.serialize_key_and_certificates(None, private, own, None, encrypted)
 
 
 class Authority:
@@ -123,10 +137,11 @@ class Credentials:
             )
             for plan in hosts
         }
+        made[KAFKA] = authority.issue(KAFKA, [(OPERATOR, OPERATOR_ADDRESS)])
         load = [(plan.name, plan.address) for plan in hosts_of(spec) if plan.role is Role.CLIENT]
         made[OPERATOR] = authority.issue(OPERATOR, [(OPERATOR, OPERATOR_ADDRESS)])
-        made["client"] = authority.issue("client", load)
-        passwords = {user: secrets.token_urlsafe(18) for user in (*USERS, QUORUM, SUPER)}
+        made[CLIENT] = authority.issue(CLIENT, load)
+        passwords = {user: secrets.token_urlsafe(18) for user in (*USERS, CLIENT, QUORUM, SUPER, STORE)}
         return cls(authority.certificate, made, passwords)
 
     @cached_property
@@ -139,10 +154,10 @@ class Credentials:
         """Write what the operator and the load use into a new directory, which only its owner can read."""
         directory.mkdir(mode=0o700)
         files = {"ca.pem": self.ca}
-        for name in (OPERATOR, "client"):
+        for name in (OPERATOR, CLIENT, KAFKA):
             files |= {f"{name}.pem": self.certificates[name].certificate}
             files |= {f"{name}.key": self.certificates[name].key}
-        files |= {f"{user}.password": self.passwords[user] + "\n" for user in (*USERS, SUPER)}
+        files |= {f"{user}.password": self.passwords[user] + "\n" for user in (*USERS, CLIENT, SUPER)}
         for file, text in files.items():
             (directory / file).touch(0o600)
             (directory / file).write_text(text)
@@ -167,3 +182,21 @@ def login_of(directory: Path, spec: LabSpec, user: str) -> Login:
     files = {key: str(directory / file) for key, file in found.items()}
     users = {"sasl_user": user, "digest_user": SUPER if user == OPERATOR else user}
     return Login(**files, **{key: name for key, name in users.items() if f"{key[:-5]}_password" in files})
+
+
+def kafka_login_of(directory: Path, spec: LabSpec, user: str) -> KafkaLogin:
+    """Return how a user logs in to the lab's Kafka clusters; `KAFKA` is the administrator.
+
+    directory: the one that `Credentials.write` has written. The administrator's SASL user exists before any
+    other, so it uses PLAIN. A client needs no certificate if it has a SASL user.
+    """
+    tls, sasl = Kind.KAFKA_TLS in spec.security, Kind.KAFKA_SASL in spec.security
+    found = {"protocol": ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")}
+    if tls:
+        found["ca"] = str(directory / "ca.pem")
+    if tls and not sasl:
+        found |= {"certificate": str(directory / f"{user}.pem"), "key": str(directory / f"{user}.key")}
+    if sasl:
+        found |= {"user": user, "password": str(directory / f"{user}.password")}
+        found["mechanism"] = "PLAIN" if user == KAFKA else "SCRAM-SHA-256"
+    return KafkaLogin(**found)

@@ -62,7 +62,9 @@ def place(root: Path, file: HostFile) -> None:
         target.unlink(missing_ok=True)
         target.symlink_to(file.link)
         return
-    if file.content is None:
+    if file.data is not None:
+        target.write_bytes(file.data)
+    elif file.content is None:
         target.mkdir(exist_ok=True)
     else:
         target.write_text(file.content)

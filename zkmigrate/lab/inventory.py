@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ruamel.yaml import YAML
 from zkmigrate.lab import between, render, secured, service
 from zkmigrate.lab.credentials import OPERATOR
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.kafka_login import PLAINTEXT
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.shape import KafkaCluster
 from zkmigrate.lab.spec import CLIENT_PORT, OPERATOR_ADDRESS, Role, shape_of
@@ -57,8 +59,8 @@ def write_inventory(
     }
     body["dest"] |= _service(lab, Role.DEST)
     body["dest"]["settings"] |= secured.zookeeper_settings(spec, spec.dest_version)
-    if spec.security:
-        body["zookeeper"] = {"client": _zookeeper_client(lab)}
+    if client := _zookeeper_client(lab):
+        body["zookeeper"] = {"client": client}
     if canary_topic is not None:
         body["kafka"]["canary_topic"] = canary_topic
     if spec.reconfig_enabled:
@@ -177,6 +179,17 @@ def _zookeeper_client(lab: Lab) -> dict[str, Any]:
     return found
 
 
+def _kafka_client(lab: Lab) -> dict[str, Any]:
+    """Return how the operator logs in to Kafka; empty without TLS and SASL."""
+    login = lab.kafka_login()
+    if login == PLAINTEXT:
+        return {}
+    found: dict[str, Any] = {key: value for key, value in asdict(login).items() if value}
+    if login.password:
+        found["password"] = {"file": login.password}
+    return {"client": found}
+
+
 def _kafka(lab: Lab, cluster: KafkaCluster) -> dict[str, Any]:
     brokers = [plan for plan in lab.members(cluster.name) if plan.role is Role.BROKER]
     chroot = {} if cluster.ensemble is None else {"chroot": cluster.chroot}
@@ -185,6 +198,7 @@ def _kafka(lab: Lab, cluster: KafkaCluster) -> dict[str, Any]:
         **chroot,
         "brokers": [{"name": b.name, "address": b.address, "id": b.node_id} for b in brokers],
         **_service(lab, Role.BROKER),
+        **_kafka_client(lab),
     }
 
 

@@ -14,12 +14,25 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.retry import KazooRetry
 
-from zkmigrate.lab import between, machines, network, readiness, render, service, state, teardown
+from zkmigrate.lab import (
+    between,
+    machines,
+    network,
+    readiness,
+    render,
+    secured,
+    service,
+    state,
+    teardown,
+)
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab.access import LabAccess
+from zkmigrate.lab.credentials import CLIENT, KAFKA, OPERATOR
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.security import Kind
 from zkmigrate.lab.shape import KafkaCluster
 from zkmigrate.lab.spec import (
+    KAFKA_PORT,
     MOST_NODE_BYTES,
     LabSpec,
     Role,
@@ -103,8 +116,25 @@ class Lab(LabAccess):
         for cluster in shape.clusters:
             of = "" if self.spec.shape is None else f" of {cluster.name}"
             progress(f"Kafka {cluster.version}: all brokers{of} registered, every ISR full")
+        self._create_users(progress)
         self._start_gateways(progress)
         self._record = state.update(self.directory, lambda record: replace(record, ready=True))
+
+    def _create_users(self, progress: Progress) -> None:
+        """Create the users and ACLs of clusters whose brokers ask for them."""
+        if not {Kind.KAFKA_SASL, Kind.KAFKA_ACL} & set(self.spec.security):
+            return
+        from zkmigrate.lab import kafka_users  # its library is slow to import
+
+        names = (OPERATOR, CLIENT) if Kind.KAFKA_SASL in self.spec.security else ()
+        passwords = {name: self.kafka_login(name).secret() for name in names}
+        allowed = [secured.principal(self.spec, CLIENT)] if Kind.KAFKA_ACL in self.spec.security else []
+        for cluster in shape_of(self.spec).clusters:
+            brokers = [plan for plan in self.members(cluster.name) if plan.role is Role.BROKER]
+            bootstrap = ",".join(f"{broker.address}:{KAFKA_PORT}" for broker in brokers)
+            with self.operator():
+                kafka_users.create(self.kafka_login(KAFKA), bootstrap, len(brokers), passwords, allowed)
+        progress("Kafka: users and ACLs created")
 
     def _format_storage(self, cluster: KafkaCluster) -> None:
         """Format the storage of every node of a KRaft cluster, several nodes at once."""

@@ -96,7 +96,7 @@ def operator_key(directory: Path) -> Path:
 
 def credentials_directory(directory: Path) -> Path:
     """Return the directory with the certificates and passwords of the operator and the load, if any."""
-    return directory / "keys" / "zookeeper"
+    return directory / "keys" / "clients"
 
 
 def known_hosts_file(directory: Path) -> Path:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.lab import secured, service, texts
-from zkmigrate.lab.credentials import Credentials
+from zkmigrate.lab.credentials import STORE, Credentials
+from zkmigrate.lab.security import Kind
 from zkmigrate.lab.shape import LAST_ZOOKEEPER, Ensemble, KafkaCluster, release
 from zkmigrate.lab.spec import (
     CLIENT_PORT,
@@ -70,7 +71,7 @@ _KEPT_TRANSACTIONS = 500
 class HostFile:
     """A file, directory (`content` None) or symbolic link (`link` given) on a host.
 
-    owner, group: numeric ids.
+    owner, group: numeric ids. data: the content of a file that is not text.
     """
 
     path: str
@@ -79,6 +80,7 @@ class HostFile:
     owner: int = 0
     group: int = 0
     link: str | None = None
+    data: bytes | None = None
 
 
 def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
@@ -229,7 +231,7 @@ def server_properties(spec: LabSpec, host: HostPlan) -> str:
     else:
         servers = [server.address for server in members(hosts, cluster.ensemble)]
         identity = f"""broker.id={host.node_id}
-{_rack(host)}listeners=PLAINTEXT://{host.address}:{KAFKA_PORT}
+{_rack(host)}listeners={secured.protocol(spec)}://{host.address}:{KAFKA_PORT}
 """
         metadata = f"""zookeeper.connect={connect_string(servers, spec.client_port, cluster.chroot)}
 zookeeper.session.timeout.ms={spec.session_timeout_ms}
@@ -417,9 +419,14 @@ def _kafka_files(
     spec: LabSpec, host: HostPlan, cluster: KafkaCluster, credentials: Credentials | None
 ) -> list[HostFile]:
     owned, version = _owned_by(KAFKA_ID), cluster.version
-    further, flags = dict[str, str](), ""
+    properties, further, flags = server_properties(spec, host), dict[str, str](), ""
+    stores: list[HostFile] = []
     if cluster.ensemble is not None and credentials is not None:
         further, flags = secured.kafka_files(spec, credentials, host.name), secured.kafka_flags(spec)
+        if Kind.KAFKA_TLS in spec.security:
+            data = credentials.certificates[host.name].pkcs12(credentials.passwords[STORE])
+            stores = [HostFile(secured.KAFKA_STORE, None, 0o600, KAFKA_ID, KAFKA_ID, data=data)]
+            properties += f"ssl.keystore.password={credentials.passwords[STORE]}\n"
     if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs with log4j 2
         log, content, option = "/etc/kafka/log4j2.properties", texts.LOG4J_2, "log4j2.configurationFile"
     else:
@@ -432,7 +439,8 @@ def _kafka_files(
         HostFile(log, content),
         HostFile(KAFKA_ENV, f'KAFKA_JVM="{_KAFKA_FLAGS} -D{option}=file:{log}{flags}"\n'),
         *_secret_files(owned, secured.KAFKA_FOLDER, further),
-        owned(SERVER_PROPERTIES, server_properties(spec, host), 0o640),
+        *stores,
+        owned(SERVER_PROPERTIES, properties, 0o640),
         owned(KAFKA_DATA, None, 0o750),
         *(owned(disk, None, 0o750) for disk in data_disks(spec, host)),
         _started_by(spec, host.role, kafka_unit(version), "kafka", KAFKA_ENV, _kafka(version)),

@@ -173,7 +173,8 @@ class LabSpec:
             )
         parts = shape_of(self)
         kept = [cluster.version for cluster in parts.clusters if cluster.ensemble is not None]
-        security.check(self.security, [ensemble.version for ensemble in parts.ensembles], kept)
+        others = len(kept) < len(parts.clusters) or bool(parts.gateways or parts.mirrors)
+        security.check(self.security, [ensemble.version for ensemble in parts.ensembles], kept, others)
         hosts = hosts_of(self)
         if ipaddress.IPv4Address(hosts[-1].address) >= SUBNET.broadcast_address:
             raise LabError(f"{len(hosts)} hosts do not fit into {SUBNET}")

@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from zkmigrate.lab import credentials as made_credentials
 from zkmigrate.lab import render, secured
-from zkmigrate.lab.credentials import OPERATOR, RAW, Credentials, login_of
+from zkmigrate.lab.credentials import OPERATOR, RAW, Credentials, kafka_login_of, login_of
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.kafka_login import PLAINTEXT, KafkaLogin
 from zkmigrate.lab.load.config import LoadConfig, parse_config
 from zkmigrate.lab.load.target import config_for
 from zkmigrate.lab.login import OPEN
 from zkmigrate.lab.security import Kind, parse
-from zkmigrate.lab.spec import LabSpec, hosts_of
+from zkmigrate.lab.shape import Shape
+from zkmigrate.lab.spec import SECURE_PORT, LabSpec, hosts_of
 
 FULL = ("quorum-sasl", "quorum-tls", "sasl", "tls", "acl")
 
@@ -50,6 +53,8 @@ def files(host: str, of: LabSpec, credentials: Credentials) -> dict[str, render.
         (("enforce", "sasl"), {"version": "3.5.8"}, "needed: 3.7 or newer"),
         (("acl",), {"version": "3.4.14"}, "needed: 3.5 or newer"),
         (("tls",), {"kafka": "2.3.1"}, "needed: 2.5 or newer"),
+        (("kafka-tls",), {"kafka": "2.3.1"}, "needed: 2.7 or newer"),
+        (("kafka-acl",), {}, "needs kafka-tls or kafka-sasl"),
     ],
 )
 def test_what_no_version_can_do_is_refused(
@@ -169,10 +174,72 @@ def test_the_super_users_digest_is_the_one_that_zookeeper_computes() -> None:
     assert own.super_digest == "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 
 
+def test_kafkas_own_kinds_leave_zookeeper_as_it_is_and_need_brokers_with_zookeeper() -> None:
+    assert settings("kafka-tls", "kafka-sasl", "kafka-acl") == {}
+    shape = Shape.from_json(
+        {"clusters": [{"name": "kr", "version": "3.9.1", "brokers": [{"controller": True}]}]}
+    )
+    with pytest.raises(LabError, match="only for clusters with ZooKeeper"):
+        LabSpec(shape=shape, security=("kafka-sasl",))
+    assert LabSpec(shape=shape, security=("tls",)).client_port == SECURE_PORT
+
+
+def test_a_broker_has_its_listener_store_and_users(credentials: Credentials) -> None:
+    both = spec("kafka-tls", "kafka-sasl", "kafka-acl")
+    own = files("broker1", both, credentials)
+    properties = dict(line.split("=", 1) for line in str(own[render.SERVER_PROPERTIES].content).splitlines())
+    assert properties["listeners"] == "SASL_SSL://10.71.0.31:9092"
+    assert properties["security.inter.broker.protocol"] == "SASL_SSL"
+    assert properties["super.users"] == "User:kafka;User:operator"
+    store = own["/etc/kafka/security/listener.p12"]
+    assert store.mode == 0o600
+    password = properties["ssl.keystore.password"].encode()
+    assert pkcs12.load_key_and_certificates(store.data or b"", password)[1] is not None
+    assert "zookeeper.sasl.client=false" in str(own[render.KAFKA_ENV].content)
+    assert "zookeeper.sasl.client" not in str(files("broker1", spec("kafka-sasl", "sasl"), credentials)[
+        render.KAFKA_ENV].content)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kinds", "user", "needed"),
+    [
+        ((), OPERATOR, PLAINTEXT),
+        (
+            ("kafka-tls",),
+            OPERATOR,
+            KafkaLogin("SSL", ca="/l/ca.pem", certificate="/l/operator.pem", key="/l/operator.key"),
+        ),
+        (
+            ("kafka-sasl",),
+            "client",
+            KafkaLogin("SASL_PLAINTEXT", "SCRAM-SHA-256", "client", "/l/client.password"),
+        ),
+        (
+            ("kafka-sasl", "kafka-tls"),
+            "kafka",
+            KafkaLogin("SASL_SSL", "PLAIN", "kafka", "/l/kafka.password", "/l/ca.pem"),
+        ),
+    ],
+)
+def test_who_logs_in_to_kafka_and_how(kinds: tuple[str, ...], user: str, needed: KafkaLogin) -> None:
+    assert kafka_login_of(Path("/l"), spec(*kinds), user) == needed
+
+
+def test_both_libraries_get_the_password_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("word\n")
+    login = KafkaLogin("SASL_SSL", "PLAIN", "me", str(tmp_path / "secret"), "ca.pem")
+    assert login.librdkafka("a:1,b:2") == {
+        "bootstrap.servers": "a:1,b:2", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
+        "sasl.username": "me", "sasl.password": "word", "ssl.ca.location": "ca.pem",
+    }  # fmt: skip
+    assert login.kafka_python("a:1,b:2") == {
+        "bootstrap_servers": ["a:1", "b:2"], "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "me", "sasl_plain_password": "word", "ssl_cafile": "ca.pem",
+    }  # fmt: skip
+
+
 def test_only_kinds_that_log_in_give_servers_a_jaas_file(credentials: Credentials) -> None:
-    for kind in Kind:
-        if kind is Kind.ENFORCE:
-            continue
+    for kind in (Kind.QUORUM_SASL, Kind.QUORUM_TLS, Kind.SASL, Kind.TLS, Kind.ACL):
         own = files("source1", spec(kind), credentials)
         logs_in = kind in (Kind.SASL, Kind.QUORUM_SASL)
         assert ("/etc/zookeeper/security/jaas.conf" in own) is logs_in

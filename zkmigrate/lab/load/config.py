@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.kafka_login import PLAINTEXT, KafkaLogin
 from zkmigrate.lab.login import OPEN, Login
 
 KAFKA_KINDS = ("producer", "consumer", "metadata")
@@ -68,8 +69,8 @@ class LoadConfig:
     a setting of a recent topic. metadata_in_flight: the largest number of changes at once, each for a
     different topic. metadata_sets: replica lists (broker ids) for every second new topic, used in turn.
 
-    raw_login, tenant_login: how these kinds log in to ZooKeeper. login: the same for ``samples``, for notices
-    and for listings.
+    kafka_login: how clients log in to Kafka. raw_login, tenant_login: how these kinds log in to ZooKeeper.
+    login: the same for ``samples``, for notices and for listings.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -98,6 +99,7 @@ class LoadConfig:
     tenant_servers: tuple[Address, ...] = ()
     tenant_root: str = "/other"
     tenant_rate: PositiveFloat = 60.0
+    kafka_login: KafkaLogin = PLAINTEXT
     login: Login = OPEN
     raw_login: Login = OPEN
     tenant_login: Login = OPEN

@@ -27,7 +27,7 @@ class _Reading:
         self.position: dict[str, int] = {}
         self.consumer = Consumer(
             {
-                "bootstrap.servers": config.bootstrap,
+                **config.kafka_login.librdkafka(config.bootstrap),
                 "group.id": config.group,
                 "auto.offset.reset": "earliest",
                 "auto.commit.interval.ms": 1000,

@@ -64,7 +64,7 @@ class _Changes:
     def __post_init__(self) -> None:
         self.admin = AdminClient(
             {
-                "bootstrap.servers": self.config.bootstrap,
+                **self.config.kafka_login.librdkafka(self.config.bootstrap),
                 "reconnect.backoff.max.ms": 1000,
                 # With sparse connections (librdkafka's default) a request for a restarting broker
                 # reconnects to it without any backoff, thousands of times per second.

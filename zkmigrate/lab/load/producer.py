@@ -9,14 +9,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from zkmigrate.lab.kafka_metadata import wait_for_metadata
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.pace import Pace, planned_step
 from zkmigrate.lab.load.process import Orders
-from zkmigrate.lab.wait import wait_until
 
 _CREATE_LIMIT_S = 60.0
-_METADATA_S = 5.0
 _TICK_S = 0.05
 # A broker that has just started knows no topic, and a new leader may not know the partition yet.
 # Then this client returns the record as failed; other clients keep it and try again.
@@ -46,7 +45,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     counts = {"sent": 0, "acked": 0, "failed": 0, "unsent": 0}
     producer = Producer(
         {
-            "bootstrap.servers": config.bootstrap,
+            **config.kafka_login.librdkafka(config.bootstrap),
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 5,
@@ -136,41 +135,10 @@ def record_client_error(record: Recorder, error: KafkaError) -> None:
     record.write("kafka", error=error.str(), fatal=error.fatal())
 
 
-def metadata_problem(bootstrap: str, needed: int) -> str | None:
-    """Return the first broker whose metadata is not complete, with the reason; None if all are complete.
-
-    needed: how many brokers the metadata must name. A broker that has just started names no controller, and a
-    client would wait for a controller without requesting the metadata again. A broker also registers before
-    the controller knows it, and the controller decides whether there are enough brokers for a topic. Each
-    broker is queried by a new client, which knows no other broker.
-    """
-    for address in bootstrap.split(","):
-        try:
-            seen = AdminClient({"bootstrap.servers": address}).list_topics(timeout=_METADATA_S)
-        except KafkaException as error:
-            return f"{address}: {error}"
-        if seen.controller_id < 0 or len(seen.brokers) < needed:
-            return f"{address}: controller {seen.controller_id}, {len(seen.brokers)} of {needed} brokers"
-    return None
-
-
-def wait_for_metadata(bootstrap: str, needed: int, deadline_s: float) -> None:
-    """Wait until every broker's metadata names a controller and ``needed`` brokers.
-
-    Call this function before a client sends a request to the controller: a client that knows no controller
-    refreshes its metadata only after minutes. Raises NotReady after ``deadline_s`` seconds.
-    """
-    wait_until(
-        "a controller and enough brokers in every broker's metadata",
-        lambda: metadata_problem(bootstrap, needed),
-        deadline_s,
-    )
-
-
 def create_topics(config: LoadConfig) -> None:
     """Create the load topics that do not exist yet. Raises KafkaException or NotReady."""
-    wait_for_metadata(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S)
-    admin = AdminClient({"bootstrap.servers": config.bootstrap})
+    wait_for_metadata(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S, config.kafka_login)
+    admin = AdminClient(config.kafka_login.librdkafka(config.bootstrap))
     settings = {"min.insync.replicas": str(config.min_insync)} if config.min_insync > 1 else {}
     topics = [
         NewTopic(name, config.partitions, config.replication_factor, config=settings)

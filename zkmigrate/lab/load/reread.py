@@ -24,7 +24,7 @@ def read_again(config: LoadConfig) -> dict[str, Any]:
     """
     consumer = Consumer(
         {
-            "bootstrap.servers": config.bootstrap,
+            **config.kafka_login.librdkafka(config.bootstrap),
             "group.id": f"{config.group}-again",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

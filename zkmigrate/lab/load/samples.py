@@ -26,6 +26,7 @@ from kafka.errors import KafkaError
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from zkmigrate.lab.kafka_login import PLAINTEXT, KafkaLogin
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.pace import Pace
@@ -132,6 +133,7 @@ class Brokers:
     """The cluster as its brokers report it."""
 
     bootstrap: str
+    login: KafkaLogin = PLAINTEXT
     name: str = BROKERS
     _looks: int = 0
     _adding: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -140,7 +142,7 @@ class Brokers:
     _listing: KafkaAdminClient | None = None
 
     def __post_init__(self) -> None:
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 1000})
+        self._admin = AdminClient({**self.login.librdkafka(self.bootstrap), "reconnect.backoff.max.ms": 1000})
 
     def partitions(self) -> dict[str, Partition]:
         """Return every partition by name."""
@@ -155,7 +157,7 @@ class Brokers:
         """Return for each moving partition the broker ids of the replicas that its reassignment adds."""
         if self._listing is None:
             self._listing = KafkaAdminClient(
-                bootstrap_servers=self.bootstrap.split(","), request_timeout_ms=int(_ANSWER_S * 1000)
+                **self.login.kafka_python(self.bootstrap), request_timeout_ms=int(_ANSWER_S * 1000)
             )
         listed = self._listing.list_partition_reassignments()
         return {f"{at.topic}-{at.partition}": tuple(move["adding_replicas"]) for at, move in listed.items()}
@@ -309,7 +311,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
 
     All throttle settings are read once at the beginning and once at the end.
     """
-    sources: list[Source] = [Brokers(config.bootstrap)]
+    sources: list[Source] = [Brokers(config.bootstrap, config.kafka_login)]
     if config.cluster_zookeeper:
         sources.append(ZooKeeper(config.cluster_zookeeper, config.login))
     counts = dict.fromkeys((source.name for source in sources), 0)

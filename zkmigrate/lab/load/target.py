@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.lab.credentials import RAW, TENANT
+from zkmigrate.lab.credentials import CLIENT, RAW, TENANT
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.runner import LoadRunner
@@ -53,5 +53,10 @@ def of_cluster(spec: LabSpec, cluster: str) -> dict[str, Any]:
 
 def runner_for(lab: Lab, directory: Path, **changes: Any) -> LoadRunner:
     """Return a runner whose clients run on the lab's client host and record into ``directory``."""
-    logins = {"login": lab.login(), "raw_login": lab.login(RAW), "tenant_login": lab.login(TENANT)}
+    logins: dict[str, Any] = {
+        "kafka_login": lab.kafka_login(CLIENT),
+        "login": lab.login(),
+        "raw_login": lab.login(RAW),
+        "tenant_login": lab.login(TENANT),
+    }
     return LoadRunner(directory, config_for(lab.spec, **logins, **changes), lab.client_command)

@@ -81,7 +81,7 @@ def test_a_source_that_is_away_is_recorded_and_asked_again(
 ) -> None:
     orders = Orders()
     told = Told(orders)
-    monkeypatch.setattr(samples, "Brokers", lambda _bootstrap: told)
+    monkeypatch.setattr(samples, "Brokers", lambda *_: told)
     monkeypatch.setattr(samples, "Pace", lambda _rate, _now: At())
     with Recorder(tmp_path, "samples", {}) as record:
         counts = samples.run(LoadConfig(), record, orders)
