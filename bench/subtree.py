@@ -26,6 +26,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from bench.spread import compared, in_turn, out_option, save, show_compared
 from bench.zookeeper import send, server
+from zkmigrate.zookeeper.clients.login import OPEN
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.chroot import Chroot
@@ -102,7 +103,7 @@ def measured(port: int, folder: Path, znodes: int, rounds: int, peer_rounds: int
     at = [Server("127.0.0.1", port)]
 
     def over_the_wire(window: int) -> Callable[[], Found]:
-        return lambda: whole(from_server(at, Chroot(ROOT), window, Limits(), silent))
+        return lambda: whole(from_server(at, Chroot(ROOT), window, Limits(), OPEN, silent))
 
     def whole(answer: Answer) -> Found:
         if answer.denied or answer.gone or answer.begin != answer.end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from functools import cache
 
 from pydantic import BaseModel
 
@@ -23,8 +24,12 @@ def check(inventory: BaseModel) -> None:
             tls_context(part, key)
 
 
+@cache
 def tls_context(tls: Tls, key: str) -> ssl.SSLContext:
-    """Return the context. key: the section's key in the inventory, for messages. Raises SecretError."""
+    """Return the context, which is made once in the life of this process.
+
+    key: the section's key in the inventory, for messages. Raises SecretError.
+    """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = tls.verify_hostname
     try:

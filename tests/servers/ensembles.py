@@ -34,17 +34,23 @@ class Member:
 
 @contextmanager
 def serving(
-    version: str, member: Member, *, observes: Member | None = None, options: Sequence[str] = ()
+    version: str,
+    member: Member,
+    *,
+    observes: Member | None = None,
+    options: Sequence[str] = (),
+    settings: str = "",
 ) -> Iterator[Member]:
     """The server, by itself an ensemble of one (unlike a standalone server it begins a new epoch with each
-    start), or an observer of another; ended with the block. options: of its JVM."""
+    start), or an observer of another; ended with the block. options: of its JVM. settings: more lines of
+    zoo.cfg."""
     member.data.mkdir(parents=True, exist_ok=True)
     (member.data / "myid").write_text(str(member.number))
     config, log = member.folder / "zoo.cfg", member.folder / "zookeeper.log"
     config.write_text(
         f"tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir={member.data}\nclientPort={member.port}\n"
         f"clientPortAddress={ADDRESS}\nstandaloneEnabled=false\n4lw.commands.whitelist=*\n"
-        "admin.enableServer=false\n"
+        f"admin.enableServer=false\n{settings}"
         + (f"peerType=observer\n{observes.line()}" if observes else "")
         + member.line(observer=observes is not None)
     )

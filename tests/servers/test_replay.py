@@ -28,6 +28,7 @@ from zkmigrate.move.clients import replay
 from zkmigrate.move.facts.replay import ReplayDisks, ReplayScope
 from zkmigrate.move.facts.replay_disks import Reader
 from zkmigrate.zookeeper.changes import SOURCE, BeginReplay, EndReplay, ReplayTransactions
+from zkmigrate.zookeeper.clients.login import OPEN
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.proofs import Side
@@ -149,7 +150,7 @@ def sent(
     """What each of the changes answered."""
     disk = side(dest)
     reader = Reader(Chroot(todo[0].chroot), lambda _host: (disk.data, disk.logs))
-    return [replay.alter([Server(ADDRESS, source.port)], reader, change) for change in todo]
+    return [replay.alter([Server(ADDRESS, source.port)], OPEN, reader, change) for change in todo]
 
 
 def slowly(source: Member, dest: Member, chroot: str) -> list[str]:

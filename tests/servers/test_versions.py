@@ -15,6 +15,7 @@ from zkmigrate.lab import provision
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.shape import LAST_ZOOKEEPER, release
 from zkmigrate.lab.spec import JAVA_11_KAFKA
+from zkmigrate.zookeeper.clients.login import OPEN
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.chroot import Chroot
@@ -58,7 +59,7 @@ def test_zookeeper_starts(version: str, tmp_path: Path) -> None:
     with zookeeper(version, tmp_path) as port:
         assert (four_letter_word(ADDRESS, "srvr", port) or "").startswith(f"Zookeeper version: {version}-")
         planted(port)
-        walked = from_server([Server(ADDRESS, port)], Chroot("/kafka"), 10, Limits(), print)
+        walked = from_server([Server(ADDRESS, port)], Chroot("/kafka"), 10, Limits(), OPEN, print)
         read = from_disk(
             Disks(None), Place("", str(tmp_path / "data")), None, Chroot("/kafka"), 2 << 20, print
         )

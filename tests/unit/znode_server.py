@@ -70,7 +70,7 @@ class ZnodeServer:
         self.put("/")
 
     @contextmanager
-    def connect(self, _name: str, _servers: object) -> Iterator[Client]:
+    def connect(self, _name: str, _servers: object, _credentials: object = None) -> Iterator[Client]:
         """Take the place of `zookeeper.clients.ensemble.connect`."""
         self.sessions += 1
         yield Client(self)

@@ -116,6 +116,30 @@ def decimal(least: float, most: float, *, or_zero: bool = False) -> click.FloatR
     return _Decimal(least, most, or_zero=or_zero)
 
 
+client: Callable[[F], F] = click.option(
+    "--client",
+    type=FILE,
+    help="A migration.yml whose zookeeper.client says how to log in to ZooKeeper.",
+)
+"""The option ``--client``, for verbs that connect to servers of ZooKeeper without an inventory."""
+
+
+def credentials(options: dict[str, Any]) -> Any:
+    """Return how to log in to ZooKeeper, from the file of ``--client``.
+
+    Raises InventoryError and SecretError.
+    """
+    from zkmigrate.credentials import check
+    from zkmigrate.inventory.inventory import Inventory, load
+    from zkmigrate.zookeeper.clients.login import OPEN, credentials_of
+
+    if options["client"] is None:
+        return OPEN
+    inventory = load(options["client"], Inventory, ())
+    check(inventory.zookeeper)
+    return credentials_of(inventory)
+
+
 common: Callable[[F], F] = together(
     click.option(
         "--inventory",

@@ -44,6 +44,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="source=G,dest=G,brokers=G",
         help="Ansible groups of each role.",
     )
+    @flags.client
     @flags.ssh("Ansible's, or else your own", "known_hosts in the folder of --out")
     @click.option(
         "--out", type=flags.FILE, default=Path("migration.yml"), show_default=True, help="File to write."
@@ -82,4 +83,5 @@ def verb(options: dict[str, Any]) -> int:
     given: dict[str, Any] = {name: many(name) for name in ("source", "dest", "bootstrap", "operator")}
     given |= {name: options[name] for name in ("chroot", "name", "ansible", "mapping", "force", "as_json")}
     asked = sys.stdin.isatty() and sys.stdout.isatty() and not options["as_json"]
-    return look_and_write(InitOptions(**given, ssh=ssh, out=out), click.echo, input if asked else None)
+    request = InitOptions(**given, ssh=ssh, out=out, credentials=flags.credentials(options))
+    return look_and_write(request, click.echo, input if asked else None)

@@ -204,7 +204,7 @@ def _cluster(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[No
         one = "only one" if given else "one"
         raise UsageError(f"needed: {one} of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT")
     if not options["zk_addr"]:
-        _useless("--zk-addr", "zk_prefix", "zk_metrics_prefix", "metrics_age")
+        _useless("--zk-addr", "zk_prefix", "zk_metrics_prefix", "metrics_age", "client")
     notices: tuple[Notice, ...] = ()
     if options["inventory"]:
         cluster = _from_brokers(options["inventory"])
@@ -249,7 +249,8 @@ def _from_zookeeper(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, t
     from zkmigrate.cluster.placing import live
 
     where = options["zk_addr"], options["zk_prefix"], options["zk_metrics_prefix"]
-    return _not_refused(live.read(*where, options["metrics_age"], _now_ms(), sized=sized))
+    login = flags.credentials(options)
+    return _not_refused(live.read(*where, options["metrics_age"], _now_ms(), login, sized=sized))
 
 
 def _not_refused(found: T | Refused) -> T:

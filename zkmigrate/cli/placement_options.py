@@ -47,6 +47,7 @@ common: Callable[[F], F] = flags.together(
         metavar="PATH",
         help="With --zk-addr: the path above the metrics.",
     ),
+    flags.client,
     flags.number(
         "--metrics-age",
         "metrics_age",

@@ -29,6 +29,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="HOST[:PORT][,HOST...]",
         help="Read the addresses of connected sessions from these servers (cons).",
     )
+    @flags.client
     @flags.jute_maxbuffer
     @flags.ssh()
     @flags.as_json
@@ -55,6 +56,7 @@ def _writers(options: dict[str, Any]) -> int:
         raise UsageError(
             f"--servers {options['servers']} ends in {below}. Needed: HOST[:PORT],... without a path"
         )
+    login = flags.credentials(options)
     data, log, ssh = places_of(options)
     with open_disks(ssh) as disks:
         return verb.print_writers(
@@ -62,6 +64,7 @@ def _writers(options: dict[str, Any]) -> int:
             data,
             log,
             servers,
+            login,
             click.echo,
             flags.hint,
             chroot=chroot,

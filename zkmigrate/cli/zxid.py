@@ -28,7 +28,7 @@ MAX_REPLY = 64 << 20
 Servers do not limit replies; the list of a million children of a znode takes about 20 MB.
 """
 
-_OF_A_SERVER = ("window", "max_reply")
+_OF_A_SERVER = ("window", "max_reply", "client")
 _OF_A_DISK = ("log_dir", "chroot", "jute_maxbuffer")
 _OF_A_HOST = ("ssh_user", "ssh_port", "ssh_key", "known_hosts", "ssh_config", "bastion")
 
@@ -78,6 +78,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="BYTES",
         help=f"With --dir: the servers' jute.maxbuffer (default: {JUTE_MAXBUFFER}).",
     )
+    @flags.client
     @flags.ssh()
     @flags.as_json
     def subtree(**options: Any) -> None:
@@ -149,7 +150,8 @@ def _subtree(options: dict[str, Any]) -> int:
         servers, path = parse_servers(options["servers"])
         chroot = parse_chroot(path, options["only"])
         limits = Limits(largest=options["max_reply"] or MAX_REPLY)
-        answer = verb.from_server(servers, chroot, options["window"] or WINDOW, limits, flags.hint)
+        window, login = options["window"] or WINDOW, flags.credentials(options)
+        answer = verb.from_server(servers, chroot, window, limits, login, flags.hint)
     else:
         data, log, ssh = places_of(options)
         chroot = parse_chroot(options["chroot"] or "/", options["only"])

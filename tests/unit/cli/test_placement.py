@@ -657,7 +657,7 @@ def test_b15_metrics_are_read_with_the_peers_prefixes_and_refused_when_old(
 
     def read(*where: Any, sized: bool) -> Any:
         assert sized
-        seen.append(where[:-1])
+        seen.append(where[:-2])
         if answer == "old":
             return Refused((Notice("placement.metrics-old", "61 minutes old"),))
         return parse((here / "cluster.json").read_bytes(), ""), ()
@@ -914,7 +914,7 @@ def test_the_variables_of_topicmappr_stand_for_options(here: Path, monkeypatch: 
     seen: list[Any] = []
 
     def read(*where: Any, sized: bool) -> Any:
-        seen.append((*where[:-1], sized))
+        seen.append((*where[:-2], sized))
         return parse((here / "cluster.json").read_bytes(), ""), ()
 
     monkeypatch.setattr(live, "read", read)

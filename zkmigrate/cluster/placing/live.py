@@ -14,6 +14,7 @@ from zkmigrate.cluster.placement.cluster_file import load_json
 from zkmigrate.cluster.placement.plan import Notice, Refused
 from zkmigrate.errors import UsageError
 from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connect, named
+from zkmigrate.zookeeper.clients.login import Credentials
 from zkmigrate.zookeeper.data.chroot import parse_chroot
 from zkmigrate.zookeeper.disks.servers import parse_servers
 
@@ -32,20 +33,27 @@ Found: TypeAlias = tuple[Cluster, tuple[Notice, ...]]
 
 
 def read(
-    address: str, prefix: str, metrics_prefix: str, minutes: int, now_ms: int, *, sized: bool
+    address: str,
+    prefix: str,
+    metrics_prefix: str,
+    minutes: int,
+    now_ms: int,
+    credentials: Credentials,
+    *,
+    sized: bool,
 ) -> Found | Refused:
     """Return the cluster below ``HOST:PORT,…/CHROOT``.
 
     prefix: the prefix of Kafka's znodes. metrics_prefix: the prefix of the metrics' znodes, beside it.
     minutes: the highest age of the metrics.
-    now_ms: the current time in milliseconds since the epoch.
+    now_ms: the current time in milliseconds since the epoch. credentials: how to log in to ZooKeeper.
     sized: whether the call fails if the metrics are missing or too old.
 
     Raises UsageError and HostError.
     """
     servers, path = parse_servers(address)
     below = parse_chroot(path).prefix
-    with connect(_NAME, servers) as client, named(_NAME, "reading brokers and topics"):
+    with connect(_NAME, servers, credentials) as client, named(_NAME, "reading brokers and topics"):
         kafka, metrics = (f"{below}/{part.strip('/')}".rstrip("/") for part in (prefix, metrics_prefix))
         return cluster(client, kafka, metrics, minutes, now_ms, sized=sized)
 

@@ -15,6 +15,7 @@ from zkmigrate.inventory.discovery import ansible
 from zkmigrate.inventory.discovery.ansible import AnsibleHost
 from zkmigrate.inventory.discovery.draft import SshDraft
 from zkmigrate.inventory.inventory import Ssh
+from zkmigrate.zookeeper.clients.login import OPEN, Credentials
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class InitOptions:
     """The options of one call of ``init``.
 
     source, dest, bootstrap: ``HOST[:PORT]`` as typed. ansible: a path, ``auto``, or "" for none. In ``ssh`` a
-    port of 0 and an empty user or key mean not given.
+    port of 0 and an empty user or key mean not given. credentials: how to log in to source's servers.
     """
 
     source: tuple[str, ...]
@@ -37,6 +38,7 @@ class InitOptions:
     out: Path
     force: bool = False
     as_json: bool = False
+    credentials: Credentials = OPEN
 
 
 @dataclass(frozen=True)

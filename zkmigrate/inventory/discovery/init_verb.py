@@ -32,6 +32,7 @@ from zkmigrate.kafka.clients import cluster_view as kafka_client
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
+from zkmigrate.zookeeper.clients.login import Credentials
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_cons, parse_dump
 
@@ -122,7 +123,9 @@ def _survey(
     client = next((_port(server) for server in servers.values() if _port(server)), None) or CLIENT_PORT
     say("reading the brokers from source's four-letter words, without a session or a write")
     found_clusters, word_notes = _clusters(
-        {address: ports.get(address, client) for address in servers}, ensembles.admin_ports(servers)
+        {address: ports.get(address, client) for address in servers},
+        ensembles.admin_ports(servers),
+        options.credentials,
     )
     chroot, registered = _choose_cluster(found_clusters, options.chroot)
     endpoints = [*options.bootstrap, *(_endpoint(r.address, brokers.PORT) for r in registered if r.address)]
@@ -204,7 +207,7 @@ def _port(server: Server) -> int | None:
 
 
 def _clusters(
-    at: Mapping[str, int], admin: Mapping[str, int]
+    at: Mapping[str, int], admin: Mapping[str, int], credentials: Credentials
 ) -> tuple[Mapping[str, tuple[Registered, ...]], list[str]]:
     """Return the Kafka clusters on source by chroot, and the four-letter words that failed."""
     dumps: list[Dump] = []
@@ -212,7 +215,8 @@ def _clusters(
     refused: dict[str, list[str]] = {}
     for address, port in at.items():
         for word in ("dump", "cons"):
-            reading = allowed_word(address, port, admin.get(address, ADMIN_PORT), word, _WORD_S)
+            admin_port = admin.get(address, ADMIN_PORT)
+            reading = allowed_word(address, port, admin_port, word, _WORD_S, credentials)
             if not isinstance(reading, Seen):
                 refused.setdefault(f"{word}: {reading}", []).append(address)
                 continue

@@ -41,14 +41,16 @@ from zkmigrate.kafka.changes import (
 )
 from zkmigrate.kafka.clients import controller, library
 from zkmigrate.kafka.clients.connections import (
-    ANSWER_S,
     GARBLED,
     QUESTION_S,
+    Brokers,
+    NoBrokerError,
     UnregisterBrokerRequest,
     new_client,
     releases_of,
 )
 from zkmigrate.kafka.clients.elections import ELECTION_S, elect
+from zkmigrate.kafka.clients.login import login_of
 from zkmigrate.kafka.error_text import describe_error, describe_exception
 from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.look import Look
@@ -62,7 +64,7 @@ TIMED_OUT = RequestTimedOutError.message
 
 def alterer(inventory: Inventory, _look: Look) -> Alter:
     """Return the sender of changes to the inventory's Kafka cluster."""
-    return Alter([broker.endpoint for broker in inventory.brokers])
+    return Alter(Brokers((broker.endpoint for broker in inventory.brokers), login_of(inventory)))
 
 
 class Alter:
@@ -72,7 +74,7 @@ class Alter:
     """
 
     def __init__(self, brokers: Sequence[str]) -> None:
-        self._brokers = brokers
+        self._brokers = brokers if isinstance(brokers, Brokers) else Brokers(brokers)
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
@@ -98,18 +100,19 @@ class Alter:
 
     def close(self) -> None:
         """Close the idle clients."""
+        self._brokers.close()
         with suppress(queue.Empty):
             while True:
                 self._idle.get_nowait().close()
 
     def _new_client(self, change: ClusterChange) -> Any:
-        answering = list(releases_of(self._brokers))
-        if not answering:
-            brokers = ", ".join(self._brokers)
-            raise HostError(f"no broker of {brokers} answered in {ANSWER_S:g} s; nothing was sent to Kafka")
+        try:
+            answering = list(releases_of(self._brokers))
+        except NoBrokerError as error:
+            raise HostError(f"{error}; nothing was sent to Kafka") from None
         try:
             limit_s = ELECTION_S if isinstance(change, ElectLeaders) else QUESTION_S
-            return new_client(answering, limit_s)
+            return new_client(answering, limit_s, self._brokers.login)
         except (KafkaError, OSError) as error:
             raise self._unknown_outcome(change, describe_exception(error)) from None
 

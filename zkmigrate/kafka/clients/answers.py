@@ -10,6 +10,7 @@ from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.clients import cluster_view, log_dirs, log_ends, reassignments, topics
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.kafka.clients.connections import Brokers
+from zkmigrate.kafka.clients.login import login_of
 from zkmigrate.kafka.questions import (
     ClusterTopics,
     DescribeCluster,
@@ -43,8 +44,9 @@ class KafkaAnswers:
 
     def __init__(self, inventory: Inventory, look: Look) -> None:
         self._inventory, self._look = inventory, look
-        self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
-        self._brokers = Brokers(broker.endpoint for broker in inventory.brokers)
+        login = login_of(inventory)
+        self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers}, login)
+        self._brokers = Brokers((broker.endpoint for broker in inventory.brokers), login)
 
     def close(self) -> None:
         """Close the connections."""

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from zkmigrate.hosts.transport.failure import socket_text
+from zkmigrate.kafka.clients.login import Login
 from zkmigrate.kafka.clients.wire import BrokerConnection
 from zkmigrate.runbook.model.look import Pulse
+from zkmigrate.secret import SecretError
 
 _API_VERSIONS = 18
 
@@ -21,12 +23,13 @@ _API_VERSIONS = 18
 class BrokerCanary:
     """A canary that keeps one connection to each broker open.
 
-    brokers: name → (address, port).
+    brokers: name → (address, port). A broker answers ApiVersions before the login in another thread, so the
+    canary logs in first.
     """
 
-    def __init__(self, brokers: Mapping[str, tuple[str, int]]) -> None:
+    def __init__(self, brokers: Mapping[str, tuple[str, int]], login: Login = dict) -> None:
         self._connections = {
-            name: BrokerConnection(address, port) for name, (address, port) in brokers.items()
+            name: BrokerConnection(address, port, login) for name, (address, port) in brokers.items()
         }
 
     def ask(self, broker: str, deadline_s: float) -> Pulse:
@@ -36,7 +39,7 @@ class BrokerCanary:
             asked = time.monotonic()
             try:
                 apis = _apis(connection.ask(_API_VERSIONS, 0, b"", asked + deadline_s))
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, SecretError) as error:
                 connection.drop()
                 why = socket_text(error) if isinstance(error, OSError) else str(error)
                 age = None if connection.answered is None else time.monotonic() - connection.answered

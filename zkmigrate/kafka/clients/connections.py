@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,9 +17,11 @@ from kafka.protocol.broker_version_data import infer_broker_version_from_api_ver
 from zkmigrate.hosts.parallel import together
 from zkmigrate.kafka.clients import library, schemas
 from zkmigrate.kafka.clients.canary import BrokerCanary
+from zkmigrate.kafka.clients.login import Login
 from zkmigrate.kafka.error_text import describe_exception
 from zkmigrate.runbook.model.fact import Reading, Unknown
 from zkmigrate.runbook.model.look import Pulse
+from zkmigrate.secret import SecretError
 
 T = TypeVar("T")
 
@@ -32,8 +33,6 @@ QUESTION_S = 20.0
 """Seconds until a question times out. Five seconds were too few for brokers with half a CPU core."""
 GARBLED = (KeyError, ValueError, TypeError)
 """The exceptions that reading an unexpected answer raises."""
-
-logging.getLogger("kafka").addHandler(logging.NullHandler())  # errors are reported in the Reading
 
 
 class UnregisterBrokerRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
@@ -54,17 +53,19 @@ def ask(
 ) -> Reading[T]:
     """Return the result of ``question(client, releases)`` for the cluster at ``brokers`` (``host:port``).
 
-    releases: the release of each broker that answers. Errors of Kafka, of the network and in the answer
-    become Unknown.
+    brokers: :class:`Brokers` if the client must log in. releases: the release of each broker that answers.
+    Errors of Kafka, of the network and in the answer become Unknown.
     """
-    releases = releases_of(brokers)
-    if not releases:
-        return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {ANSWER_S:g} s")
     try:
+        releases = releases_of(brokers)
         if isinstance(brokers, Brokers):
             return brokers.put(question, releases)
         with closing(_client(brokers, releases, deadline_s)) as admin:
             return question(admin, releases)
+    except NoBrokerError as error:
+        return Unknown("timeout", str(error))
+    except SecretError as error:
+        return Unknown("denied", str(error))
     except KafkaTimeoutError as error:
         silent = f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s"
         return Unknown("timeout", f"{silent}: {describe_exception(error)}")
@@ -77,24 +78,31 @@ def ask(
         return Unknown("garbled", f"cannot parse the answer of Kafka at {', '.join(brokers)}: {why}")
 
 
-def _client(brokers: Sequence[str], answering: Collection[str], deadline_s: float) -> Any:
+def _client(
+    brokers: Sequence[str], answering: Collection[str], deadline_s: float, login: Login = dict
+) -> Any:
     """Return a client that sends its requests only to brokers that answer."""
-    admin = new_client(answering, deadline_s)
+    admin = new_client(answering, deadline_s, login)
     if len(answering) < len(set(brokers)):
         _keep_to(admin, answering)
     return admin
 
 
+class NoBrokerError(Exception):
+    """No broker answers. The text says why, without a full stop."""
+
+
 class Brokers(Sequence[str]):
-    """The brokers of one cluster, each ``host:port``, with their open connections.
+    """The brokers of one cluster, each ``host:port``, with their open connections and how to log in.
 
     Each question sent with :func:`ask` reuses the connections of earlier ones. It does not wait again for a
     broker that recently timed out.
     """
 
-    def __init__(self, at: Iterable[str]) -> None:
+    def __init__(self, at: Iterable[str], login: Login = dict) -> None:
         self._at = tuple(at)
-        self._canary = BrokerCanary({broker: _split(broker) for broker in self._at})
+        self.login = login
+        self._canary = BrokerCanary({broker: _split(broker) for broker in self._at}, login)
         self._idle: queue.SimpleQueue[tuple[Any, frozenset[str]]] = queue.SimpleQueue()
         self._silent_until: dict[str, float] = {}
 
@@ -109,11 +117,21 @@ class Brokers(Sequence[str]):
         return len(self._at)
 
     def releases(self) -> dict[str, str]:
-        """Return the brokers that answer now, each with its release as MAJOR.MINOR, by their ApiVersions."""
+        """Return the brokers that answer now, each with its release as MAJOR.MINOR, by their ApiVersions.
+
+        Raises SecretError, and NoBrokerError if there is none.
+        """
+        settings = self.login()
         now = time.monotonic()
         responsive = [broker for broker in self._at if self._silent_until.get(broker, now) <= now]
         pulses = together({broker: partial(self._pulse, broker) for broker in responsive or self._at})
-        return {broker: _release(pulse.apis) for broker, pulse in pulses.items() if not pulse.why}
+        found = {broker: _release(pulse.apis) for broker, pulse in pulses.items() if not pulse.why}
+        if not found:
+            silent = f"no broker of {', '.join(self._at)} answered in {ANSWER_S:g} s"
+            # An encrypted connection or a login fails for reasons that only these texts name.
+            why = "; ".join(dict.fromkeys(pulse.why for pulse in pulses.values())) if settings else ""
+            raise NoBrokerError(f"{silent}: {why}" if why else silent)
+        return found
 
     def _pulse(self, broker: str) -> Pulse:
         began = time.monotonic()
@@ -136,7 +154,7 @@ class Brokers(Sequence[str]):
                 raise
             except (KafkaError, OSError):
                 pass
-        return self._answer(_client(self, releases, QUESTION_S), question, releases)
+        return self._answer(_client(self, releases, QUESTION_S, self.login), question, releases)
 
     def _answer(
         self, admin: Any, question: Callable[[Any, Mapping[str, str]], T], releases: Mapping[str, str]
@@ -168,8 +186,8 @@ class Brokers(Sequence[str]):
         self._canary.close()
 
 
-def new_client(answering: Collection[str], deadline_s: float) -> Any:
-    """Return a client for these brokers, which answer.
+def new_client(answering: Collection[str], deadline_s: float, login: Login) -> Any:
+    """Return a client for these brokers, which answer. Raises SecretError, KafkaError and OSError.
 
     Brokers without ZooKeeper pass requests for the controller on, so one of these brokers gets them. Their
     Metadata may name any broker as the controller, even one that is dead but has not left the cluster yet.
@@ -180,6 +198,7 @@ def new_client(answering: Collection[str], deadline_s: float) -> Any:
         client_id="zkmigrate",
         request_timeout_ms=milliseconds,
         bootstrap_timeout_ms=milliseconds,
+        **login(),
     )
     if library.accepts(admin, UnregisterBrokerRequest):
         here = [b.node_id for b in library.known_brokers(admin) if f"{b.host}:{b.port}" in answering]
@@ -202,7 +221,7 @@ def _keep_to(admin: Any, answering: Collection[str]) -> None:
 def releases_of(brokers: Sequence[str]) -> dict[str, str]:
     """Return the brokers that answer now, each with its release as MAJOR.MINOR, by their ApiVersions.
 
-    A client that started from a hanging broker would wait in vain.
+    A client that started from a hanging broker would wait in vain. Raises SecretError and NoBrokerError.
     """
     if isinstance(brokers, Brokers):
         return brokers.releases()

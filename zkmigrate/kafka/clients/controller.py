@@ -7,6 +7,7 @@ broker is registered (4.3.1). DescribeQuorum reports the controllers' addresses 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from kafka.admin import AlterConfigOp, ConfigResourceType
@@ -14,6 +15,7 @@ from kafka.errors import BrokerIdNotRegisteredError, for_code
 from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 from zkmigrate.kafka.changes import AlterAtController
+from zkmigrate.kafka.clients import library
 from zkmigrate.kafka.clients.wire import BrokerConnection
 from zkmigrate.kafka.error_text import describe_error
 
@@ -46,7 +48,7 @@ def _send(admin: Any, change: AlterAtController, *, only_validate: bool) -> tupl
         resource_type=ConfigResourceType.BROKER.value, resource_name=str(change.broker), configs=[config]
     )
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_validate)
-    connection = BrokerConnection(*_active(admin))
+    connection = BrokerConnection(*_active(admin), partial(library.security_of, admin))
     try:
         body = request.encode(version=0)
         answer = connection.ask(request.API_KEY, 0, body, time.monotonic() + _ANSWER_S)

@@ -56,6 +56,12 @@ def acls_of(answer: Any) -> list[ACL]:
     return list(acls)
 
 
+def security_of(admin: Any) -> dict[str, Any]:
+    """Return the settings with which a client connects and logs in."""
+    keys = "security_protocol ssl_context sasl_mechanism sasl_plain_username sasl_plain_password"
+    return {key: admin.config[key] for key in keys.split()}
+
+
 def internals(admin: Any) -> tuple[Any, Any]:
     """Return the event loop and the connection manager of a client, for requests with their own deadline."""
     return admin._net, admin._manager

@@ -25,11 +25,14 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import cluster_view, library
+from zkmigrate.kafka.clients.connections import Brokers
+from zkmigrate.kafka.clients.login import Login, login_of
 from zkmigrate.kafka.error_text import describe_exception
 from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import Pulse
 from zkmigrate.runbook.model.sampling import Body
+from zkmigrate.secret import SecretError
 
 EVERY_S = 0.25
 _KEY, _VALUE = b"zkmigrate", b"canary"
@@ -77,7 +80,7 @@ def canary(inventory: Inventory) -> ProduceCanary | None:
     """Return the produce canary of the inventory, or None if the inventory names no topic for it."""
     topic = inventory.canary_topic
     brokers = {b.name: (b.id, b.address, b.port) for b in inventory.brokers}
-    return None if topic is None else ProduceCanary(topic, brokers)
+    return None if topic is None else ProduceCanary(topic, brokers, login=login_of(inventory))
 
 
 def sample(topic: str, acks: Sequence[Ack], late: Sequence[Late], now: float) -> Body | None:
@@ -100,9 +103,14 @@ class ProduceCanary:
     """
 
     def __init__(
-        self, topic: str, brokers: Mapping[str, tuple[int, str, int]], every_s: float = EVERY_S
+        self,
+        topic: str,
+        brokers: Mapping[str, tuple[int, str, int]],
+        every_s: float = EVERY_S,
+        login: Login = dict,
     ) -> None:
         self.topic = topic
+        self._login = login
         self._brokers = dict(brokers)
         self._every_s = every_s
         self._lock = threading.Lock()
@@ -118,7 +126,7 @@ class ProduceCanary:
         if self._stop is None and not self._closed:
             self._stop = threading.Event()
             acknowledged, failed = (partial(f, self._stop) for f in (self._acknowledged, self._failed))
-            sender = _Sender(self.topic, self._brokers, self._every_s, acknowledged, failed)
+            sender = _Sender(self.topic, self._brokers, self._every_s, self._login, acknowledged, failed)
             self._thread = threading.Thread(
                 target=sender.run, args=(self._stop,), name="produce", daemon=True
             )
@@ -196,6 +204,7 @@ class _Sender:
         topic: str,
         brokers: Mapping[str, tuple[int, str, int]],
         every_s: float,
+        login: Login,
         acknowledged: Callable[[str, Ack], None],
         failed: Callable[[Late], None],
     ) -> None:
@@ -203,7 +212,7 @@ class _Sender:
         self._acknowledged, self._failed = acknowledged, failed
         self._ids = {name: id for name, (id, _, _) in brokers.items()}
         self._names = {id: name for name, id in self._ids.items()}
-        self._addresses = [f"{address}:{port}" for _, address, port in brokers.values()]
+        self._brokers = Brokers((f"{address}:{port}" for _, address, port in brokers.values()), login)
         self._producer: KafkaProducer | None = None
         self._partitions: Mapping[int, int] = {}
         self._found_at, self._unread = -math.inf, ""
@@ -220,6 +229,7 @@ class _Sender:
                     self._send(home)
             self._take_answers()
         self._close()
+        self._brokers.close()
 
     def _close(self) -> None:
         while self._producer is not None:
@@ -232,7 +242,7 @@ class _Sender:
         try:
             partition = self._partition(home)
             sent = self._connection().send(self._topic, _VALUE, _KEY, partition=partition)
-        except (KafkaError, OSError, LookupError, ValueError) as error:
+        except (KafkaError, OSError, LookupError, ValueError, SecretError) as error:
             if isinstance(error, ValueError):  # the producer does not know the partition yet
                 self._close()
             self._late(home, self._partitions.get(self._ids[home]), _why(error))
@@ -243,7 +253,7 @@ class _Sender:
     def _connection(self) -> KafkaProducer:
         if self._producer is None:
             self._producer = KafkaProducer(
-                bootstrap_servers=self._addresses,
+                bootstrap_servers=list(self._brokers),
                 client_id="zkmigrate-canary",
                 acks="all",
                 enable_idempotence=False,
@@ -257,13 +267,14 @@ class _Sender:
                 retry_backoff_ms=int(_AGAIN_S * 1000),
                 reconnect_backoff_max_ms=int(_LATER_S * 1000),
                 metrics_enabled=False,
+                **self._brokers.login(),
             )
         return self._producer
 
     def _partition(self, home: str) -> int:
         """Return the partition of a broker. Raises LookupError if it is the preferred leader of none."""
         if self._ids[home] not in self._partitions and time.monotonic() - self._found_at >= _LOOK_S:
-            found = cluster_view.partitions_of(self._addresses, self._topic)
+            found = cluster_view.partitions_of(self._brokers, self._topic)
             self._found_at, self._unread = time.monotonic(), "" if isinstance(found, Seen) else str(found)
             if isinstance(found, Seen):
                 self._partitions = preferred_partitions(found.value)
@@ -308,7 +319,9 @@ class _Sender:
 def _why(error: Exception) -> str:
     if isinstance(error, KafkaTimeoutError):
         return f"no answer within {_ANSWER_S:g} s"
-    return str(error) if isinstance(error, LookupError | ValueError) else describe_exception(error)
+    return (
+        str(error) if isinstance(error, LookupError | ValueError | SecretError) else describe_exception(error)
+    )
 
 
 def preferred_partitions(partitions: Iterable[PartitionState]) -> dict[int, int]:

@@ -13,6 +13,8 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from zkmigrate.kafka.clients.login import Login, authenticate, secure
+
 _CLIENT_ID = b"zkmigrate-canary"
 _ANSWER_LIMIT = 1 << 20
 
@@ -21,12 +23,14 @@ _ANSWER_LIMIT = 1 << 20
 class BrokerConnection:
     """A connection to one broker that is opened on demand.
 
-    lock: the caller must hold it, because only one thread at a time may use the connection. answered: the
-    time of the last good answer on the monotonic clock, or None before the first; the caller sets it.
+    login: how to log in when it is opened. lock: the caller must hold it, because only one thread at a time
+    may use the connection. answered: the time of the last good answer on the monotonic clock, or None before
+    the first; the caller sets it.
     """
 
     address: str
     port: int
+    login: Login = dict
     lock: threading.Lock = field(default_factory=threading.Lock)
     answered: float | None = None
     _socket: socket.socket | None = None
@@ -36,8 +40,8 @@ class BrokerConnection:
         """Send a request and return its answer after the correlation id.
 
         end: deadline on the monotonic clock. A connection that the broker has closed is reopened once. Raises
-        OSError, or ValueError for a malformed answer. The caller must then call ``drop``, because later data
-        on the connection answers another request.
+        OSError, SecretError, or ValueError for a malformed answer or a refused login. The caller must then
+        call ``drop``, because later data on the connection answers another request.
         """
         if self._socket is not None:
             try:
@@ -46,9 +50,15 @@ class BrokerConnection:
                 raise
             except OSError:
                 self.drop()  # brokers close idle connections: try a new one
+        return self._round_trip(self._connect(end), key, version, body, end)
+
+    def _connect(self, end: float) -> socket.socket:
+        settings = self.login()
         self._socket = socket.create_connection((self.address, self.port), timeout=_left(end))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._round_trip(self._socket, key, version, body, end)
+        self._socket = sock = secure(self._socket, self.address, settings)
+        authenticate(lambda key, version, body: self._round_trip(sock, key, version, body, end), settings)
+        return sock
 
     def drop(self) -> None:
         """Close the connection, if there is one."""

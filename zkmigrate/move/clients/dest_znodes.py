@@ -18,6 +18,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.changes import DEST, CreateZnodes, DeleteZnodes
 from zkmigrate.zookeeper.clients import znodes
 from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connect, from_kazoo, named
+from zkmigrate.zookeeper.clients.login import credentials_of
 from zkmigrate.zookeeper.clients.subtree import Server
 
 _IN_FLIGHT = 200
@@ -41,7 +42,9 @@ class _Dest:
             if self._client is None:
                 dest = self._inventory.dest
                 servers = [Server(host.address, dest.ports.client) for host in dest.hosts]
-                self._client = self._open.enter_context(connect(DEST, servers))
+                self._client = self._open.enter_context(
+                    connect(DEST, servers, credentials_of(self._inventory))
+                )
             yield self._client
         except HostError:
             self.close()

@@ -38,6 +38,7 @@ from zkmigrate.zookeeper.clients.ensemble import (
     named,
     to_kazoo,
 )
+from zkmigrate.zookeeper.clients.login import Credentials, credentials_of
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import ZkDataError
@@ -229,12 +230,12 @@ def _operations(request: Request) -> list[Any]:
 
 
 @contextmanager
-def ensemble(servers: Sequence[Server], chroot: Chroot) -> Iterator[Ensemble]:
+def ensemble(servers: Sequence[Server], credentials: Credentials, chroot: Chroot) -> Iterator[Ensemble]:
     """Open a session with one of the servers for the duration of the block.
 
     Raises HostError if no server accepts the session.
     """
-    with connect("source", servers) as client:
+    with connect("source", servers, credentials) as client:
         yield Ensemble(client, chroot)
 
 
@@ -242,15 +243,16 @@ def ensemble(servers: Sequence[Server], chroot: Chroot) -> Iterator[Ensemble]:
 class Alter:
     """Sends changes to the ensemble of these servers. Each change uses a new session.
 
-    reader: reads dest's transactions.
+    credentials: how to log in. reader: reads dest's transactions.
     """
 
     servers: Sequence[Server]
+    credentials: Credentials
     reader: Reader
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
         """Send one change as :func:`alter` does."""
-        return alter(self.servers, self.reader, change)
+        return alter(self.servers, self.credentials, self.reader, change)
 
     def close(self) -> None:
         """Do nothing: no connection is kept open."""
@@ -259,19 +261,22 @@ class Alter:
 def alterer(inventory: Inventory, look: Look) -> Alter:
     """Return an object that sends changes to source. look: reads dest's disks."""
     servers = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
-    return Alter(servers, reader(inventory, look))
+    return Alter(servers, credentials_of(inventory), reader(inventory, look))
 
 
-def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:
+def alter(
+    servers: Sequence[Server], credentials: Credentials, reader: Reader, change: ClusterChange
+) -> tuple[int, str]:
     """Send one change to the ensemble of these servers and return an exit code and a text.
 
     The code is 0 with the result as text, or 1 with the reason why the change was not, or not completely,
-    carried out. reader: reads dest's transactions. Raises HostError if the result is not known.
+    carried out. credentials: how to log in. reader: reads dest's transactions. Raises HostError if the result
+    is not known.
     """
     if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
         return 1, f"nothing was sent: {change.describe()} is not a change of an ensemble"
     try:
-        with ensemble(servers, Chroot(change.chroot)) as source:
+        with ensemble(servers, credentials, Chroot(change.chroot)) as source:
             return 0, _altered(source, reader, change)
     except (RefusedError, ZkDataError) as error:
         return 1, str(error)

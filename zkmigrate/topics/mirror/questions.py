@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+from zkmigrate.inventory.login import KafkaClient
 from zkmigrate.kafka.rights import Acl
 from zkmigrate.runbook.model.fact import Reading
 from zkmigrate.runbook.model.look import Request
@@ -23,12 +24,13 @@ _ANSWERS = "zkmigrate.topics.mirror.clients.answers:MirrorAnswers"
 class ClusterAt:
     """The addresses and the client properties of a cluster.
 
-    brokers: ``host:port`` of each broker. config: the path of a file of client properties; None to connect
-    without such a file.
+    brokers: ``host:port`` of each broker. config: the path of a file of client properties. client: the same
+    settings as a section of the inventory. Both are None to connect without TLS and SASL.
     """
 
     brokers: tuple[str, ...]
     config: str | None = None
+    client: KafkaClient | None = None
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,10 @@ class TopicMoveInventory(Inventory):
     def ends(self) -> tuple[ClusterAt, ClusterAt]:
         """The addresses of source and target."""
         source, target = (cluster(self, name) for name in (self.topic_move.source, self.topic_move.target))
-        return ClusterAt(source.brokers, source.config), ClusterAt(target.brokers, target.config)
+        return (
+            ClusterAt(source.brokers, source.config, source.client),
+            ClusterAt(target.brokers, target.config, target.client),
+        )
 
 
 def move_of(inventory: Inventory) -> TopicMoveInventory:

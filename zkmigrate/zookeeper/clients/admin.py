@@ -17,6 +17,7 @@ from typing import Any
 
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.zookeeper.clients.four_letter_client import conversation, four_letter_word
+from zkmigrate.zookeeper.clients.login import OPEN, Credentials
 from zkmigrate.zookeeper.data.four_letter_words import not_allowed
 from zkmigrate.zookeeper.data.session import format_session
 
@@ -30,13 +31,20 @@ _NOT_LISTED = "org.apache.zookeeper.server.quorum.LearnerSessionTracker@0"
 """The line that a learner prints instead of a list of sessions."""
 
 
-def allowed_word(address: str, port: int, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
+def allowed_word(
+    address: str,
+    port: int,
+    admin_port: int,
+    word: str,
+    deadline_s: float,
+    credentials: Credentials = OPEN,
+) -> Reading[str]:
     """Return the answer to a four-letter word, from AdminServer if the server does not allow the word.
 
     deadline_s: the time limit in seconds for each of the two requests. Failures are Unknown: see
     :func:`admin_word`.
     """
-    answer = four_letter_word(address, port, word, deadline_s)
+    answer = four_letter_word(address, port, word, deadline_s, credentials)
     if not (isinstance(answer, Seen) and not_allowed(answer.value)):
         return answer
     return word_refused(address, admin_port, word, deadline_s)

@@ -10,6 +10,7 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.clients.admin import word_refused
 from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
+from zkmigrate.zookeeper.clients.login import credentials_of
 from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
 from zkmigrate.zookeeper.data.four_letter_words import not_allowed
 from zkmigrate.zookeeper.questions import ReadAcls, ReadModified, ReadZnode, Rights, SendWord, Znode
@@ -27,7 +28,11 @@ class ZooKeeperAnswers:
 
     def __init__(self, inventory: Inventory, _look: Look) -> None:
         self._doors = inventory.doors
-        self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
+        self._credentials = credentials_of(inventory)
+        self._znodes = ZnodeReader(
+            {host: (door.address, door.port) for host, door in self._doors.items()},
+            credentials=self._credentials,
+        )
         self._silent: set[str] = set()
         self._not_allowed: set[tuple[str, str]] = set()
 
@@ -53,7 +58,9 @@ class ZooKeeperAnswers:
         """
         door = self._doors[host]
         if door.admin_port is None or (host, word) not in self._not_allowed:
-            answer = four_letter_word(door.address, door.port, word, deadline.remaining(most_s))
+            answer = four_letter_word(
+                door.address, door.port, word, deadline.remaining(most_s), self._credentials
+            )
             if door.admin_port is None or not isinstance(answer, Seen) or not not_allowed(answer.value):
                 return answer
             self._not_allowed.add((host, word))

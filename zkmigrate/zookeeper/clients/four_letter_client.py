@@ -10,6 +10,8 @@ import time
 
 from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.secret import SecretError
+from zkmigrate.zookeeper.clients.login import OPEN, Credentials
 
 NOT_SERVING = b"not currently serving requests\n"
 """The last line of the answer of a server that is still starting.
@@ -21,12 +23,21 @@ LIMIT = 8 << 20
 """The largest accepted answer in bytes; ``dump`` and ``cons`` of a busy server stay far below."""
 
 
-def four_letter_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:
+def four_letter_word(
+    address: str, port: int, word: str, deadline_s: float, credentials: Credentials = OPEN
+) -> Reading[str]:
     """Return the complete answer to a four-letter word. See :func:`conversation` for limits and failures."""
-    return conversation(address, port, word, f"{word} to {address}:{port}", deadline_s)
+    return conversation(address, port, word, f"{word} to {address}:{port}", deadline_s, credentials)
 
 
-def conversation(address: str, port: int, request: str, place: str, deadline_s: float) -> Reading[str]:
+def conversation(
+    address: str,
+    port: int,
+    request: str,
+    place: str,
+    deadline_s: float,
+    credentials: Credentials = OPEN,
+) -> Reading[str]:
     """Return the complete answer to a request, up to the close of the connection or to NOT_SERVING.
 
     place: the server's name for messages. The result is Unknown (timeout) if the answer did not end within
@@ -36,7 +47,10 @@ def conversation(address: str, port: int, request: str, place: str, deadline_s: 
     end = time.monotonic() + deadline_s
     answer = bytearray()
     try:
-        with socket.create_connection((address, port), timeout=deadline_s) as sock:
+        with (
+            socket.create_connection((address, port), timeout=deadline_s) as plain,
+            credentials.secure(plain, address) as sock,
+        ):
             sock.sendall(request.encode("ascii"))
             while not answer.endswith(NOT_SERVING):
                 left = end - time.monotonic()
@@ -49,6 +63,8 @@ def conversation(address: str, port: int, request: str, place: str, deadline_s: 
                 answer += data
                 if len(answer) > LIMIT:
                     return Unknown("garbled", f"{place}: the answer is longer than {LIMIT} bytes")
+    except SecretError as error:
+        return Unknown("denied", f"{place}: {error}")
     except OSError as error:
         came = f" after {len(answer)} bytes" if answer else ""
         return Unknown(socket_cause(error), f"{place}: {socket_text(error)}{came}")

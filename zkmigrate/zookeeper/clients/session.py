@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 from zkmigrate.hosts.transport.failure import socket_text
+from zkmigrate.zookeeper.clients.login import OPEN, UNPROVEN, Credentials
+from zkmigrate.zookeeper.data.digest_md5 import Answer
 from zkmigrate.zookeeper.data.errors import MalformedError
 from zkmigrate.zookeeper.data.jute import JuteInput
 from zkmigrate.zookeeper.data.messages import (
+    AUTH_XID,
     Frames,
+    auth_request,
     close_request,
     connect_request,
     connect_response,
+    error_name,
     reply_header,
+    sasl_request,
 )
 
 _CLOSE_XID = 0x7FFFFFFF
@@ -101,19 +107,58 @@ class Session:
 
 
 @contextmanager
-def session(address: str, port: int, limits: Limits) -> Iterator[Session]:
-    """Yield a session with a server, and end it after the block. Raises SessionError if that fails."""
+def session(address: str, port: int, limits: Limits, credentials: Credentials = OPEN) -> Iterator[Session]:
+    """Yield a session with a server, and end it after the block. It logs in first.
+
+    Raises SessionError if that fails, and SecretError.
+    """
+    sasl, digest = credentials.sasl(), credentials.digest()
     try:
         sock = socket.create_connection((address, port), timeout=limits.connect_s)
+        sock = credentials.secure(sock, address)
     except OSError as error:
         raise SessionError(f"cannot connect: {socket_text(error)}") from error
     with closing(sock):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         held = Session(sock, _granted_ms(sock, limits) * 2 / 3 / 1000, limits.largest)
         try:
+            if sasl is not None:
+                _log_in(held, sasl, credentials.user)
+            if digest is not None:
+                _answer(held, auth_request("digest", digest), AUTH_XID, "the identity of the digest scheme")
             yield held
         finally:
             held.close()
+
+
+def _log_in(held: Session, login: Callable[[bytes], Answer], user: str) -> None:
+    """Log in with SASL DIGEST-MD5. Raises SessionError."""
+    what = f"the login of {user} (SASL)"
+    try:
+        own = login(_answer(held, sasl_request(1, b""), 1, what).buffer() or b"")
+        proof = _answer(held, sasl_request(2, own.message), 2, what).buffer()
+    except MalformedError as error:
+        raise SessionError(f"{what} failed: {error}") from None
+    if proof != own.confirmation:
+        raise SessionError(UNPROVEN)
+
+
+def _answer(held: Session, request: bytes, xid: int, what: str) -> JuteInput:
+    """Send a request and return the record of its reply. No other may be in flight. Raises SessionError."""
+    try:
+        held.send(request)
+        frames: list[bytes] = []
+        while not frames:
+            frames = held.receive()
+        reply = JuteInput(frames[0])
+        header = reply_header(reply)
+    except SessionError as error:
+        raise SessionError(f"the server did not accept {what}, or the connection broke: {error}") from None
+    except MalformedError as error:
+        raise SessionError(f"the server's answer to {what} is malformed: {error}") from None
+    if header.err or header.xid != xid:
+        raise SessionError(f"the server did not accept {what}: {error_name(header.err)}")
+    return reply
 
 
 def _granted_ms(sock: socket.socket, limits: Limits) -> int:
@@ -129,7 +174,8 @@ def _granted_ms(sock: socket.socket, limits: Limits) -> int:
             if not data:
                 raise SessionError(
                     "the server closed the connection without opening a session. It does not serve, or "
-                    "accepts no more connections from this address (maxClientCnxns), or is not ZooKeeper"
+                    "accepts no more connections from this address (maxClientCnxns), or needs TLS, or is not "
+                    "ZooKeeper"
                 )
             whole = frames.feed(data)
         granted = connect_response(whole[0])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
+from zkmigrate.zookeeper.clients.login import Credentials
 from zkmigrate.zookeeper.clients.session import Limits, SessionError, session
 from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.errors import ZkDataError
@@ -43,6 +44,7 @@ def walk_subtree(
     limits: Limits,
     tell: Callable[[Walk], None],
     failed: Callable[[str], None],
+    credentials: Credentials,
 ) -> Walked:
     """Walk a subtree on the first server that answers to the end.
 
@@ -57,7 +59,7 @@ def walk_subtree(
         walk = Walk(chroot, window)
         began = time.monotonic()
         try:
-            with session(server.host, server.port, limits) as held:
+            with session(server.host, server.port, limits, credentials) as held:
                 while not walk.done:
                     requests = walk.requests_to_send()
                     if requests:
@@ -73,5 +75,6 @@ def walk_subtree(
             failed(failures[-1])
     raise HostError(
         f"no server returned the whole subtree. {'; '.join(failures)}. Needed: a server that serves "
-        "clients without TLS. Next: name other servers, or read the files of one with --dir"
+        "clients. Next: name other servers, name in --client a file with zookeeper.client if they need TLS "
+        "or a login, or read the files of one with --dir"
     )

@@ -22,7 +22,9 @@ from kazoo.protocol.states import KazooState
 from zkmigrate import deadline
 from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.zookeeper.clients.ensemble import closed, from_kazoo, new_client
+from zkmigrate.secret import SecretError
+from zkmigrate.zookeeper.clients.ensemble import closed, from_kazoo, new_client, start
+from zkmigrate.zookeeper.clients.login import OPEN, Credentials
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.questions import Rights, Znode
 
@@ -37,8 +39,13 @@ class ZnodeReader:
     """A reader of znodes. addresses: the address and client port of each host. Time limits are in seconds."""
 
     def __init__(
-        self, addresses: Mapping[str, tuple[str, int]], connect_s: float = 3.0, answer_s: float = 5.0
+        self,
+        addresses: Mapping[str, tuple[str, int]],
+        connect_s: float = 3.0,
+        answer_s: float = 5.0,
+        credentials: Credentials = OPEN,
     ) -> None:
+        self._credentials = credentials
         self._connect_s = connect_s
         self._answer_s = answer_s
         self._hosts = {name: _Host(Server(*where)) for name, where in addresses.items()}
@@ -93,17 +100,22 @@ class ZnodeReader:
                 return Absent(path)
             except NoAuthError:
                 return Unknown("denied", f"{host}: no ACL lets this client read {path}")
-            except KazooTimeoutError:
+            except SecretError as error:
+                return Unknown("denied", f"{host}: {error}")
+            except (KazooTimeoutError, KazooException) as error:
+                failure = held.client.handler.failure if held.client is not None else ""
                 held.drop()
+                if failure:
+                    return Unknown("denied", f"{host}: {held.server}: {failure}")
+                if isinstance(error, KazooException):
+                    why = f"{type(error).__name__} reading {path} {error}".rstrip()
+                    return Unknown("failed", f"{host}: {why}")
                 return Unknown(
                     "timeout", f"{host}: no ZooKeeper session or answer within the time limit ({held.server})"
                 )
             except OSError as error:
                 held.drop()
                 return Unknown(socket_cause(error), f"{host}: {held.server}: {socket_text(error)}")
-            except KazooException as error:
-                held.drop()
-                return Unknown("failed", f"{host}: {type(error).__name__} reading {path} {error}".rstrip())
         finally:
             held.turn.release()
 
@@ -119,10 +131,10 @@ class ZnodeReader:
         if held.client is None:
             # kazoo distinguishes a closed port from a silent one only in its log; this connection raises it.
             where = held.server.host, held.server.port
-            socket.create_connection(where, timeout=deadline.remaining(self._connect_s)).close()
-            client = new_client(str(held.server), _SESSION_S)
-            held.client = client
-            client.start(timeout=deadline.remaining(self._connect_s))
+            with socket.create_connection(where, timeout=deadline.remaining(self._connect_s)) as sock:
+                self._credentials.secure(sock, held.server.host).close()
+            held.client = client = new_client(str(held.server), _SESSION_S, self._credentials)
+            start(client, deadline.remaining(self._connect_s))
         return held.client
 
     def _znode(self, client: KazooClient, path: str) -> Reading[Znode]:

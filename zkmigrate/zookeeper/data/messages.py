@@ -15,7 +15,8 @@ from typing import NamedTuple
 from zkmigrate.zookeeper.data.errors import MalformedError
 from zkmigrate.zookeeper.data.jute import JuteInput
 
-EXISTS, SYNC, GET_CHILDREN2, CLOSE_SESSION = 3, 9, 12, -11
+EXISTS, SYNC, GET_CHILDREN2, CLOSE_SESSION, AUTH, SASL = 3, 9, 12, -11, 100, 102
+AUTH_XID = -4
 OK, NO_NODE, NO_AUTH = 0, -101, -102
 ERRORS = {
     -1: "SystemError", -2: "RuntimeInconsistency", -3: "DataInconsistency", -4: "ConnectionLoss",
@@ -90,6 +91,18 @@ def request(xid: int, kind: int, path: str) -> bytes:
     watch = b"" if kind == SYNC else b"\0"
     body = _HEADER.pack(xid, kind) + struct.pack(">i", len(raw)) + raw + watch
     return framed(body)
+
+
+def sasl_request(xid: int, token: bytes) -> bytes:
+    """Return a framed GetSASLRequest. The answer's record is a token too."""
+    return framed(_HEADER.pack(xid, SASL) + struct.pack(">i", len(token)) + token)
+
+
+def auth_request(scheme: str, identity: str) -> bytes:
+    """Return a framed AuthPacket, which adds an identity to the connection."""
+    parts = (scheme.encode(), identity.encode())
+    record = b"".join(struct.pack(">i", len(part)) + part for part in parts)
+    return framed(_HEADER.pack(AUTH_XID, AUTH) + struct.pack(">i", 0) + record)
 
 
 def close_request(xid: int) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.json_stamp import stamped
+from zkmigrate.zookeeper.clients.login import Credentials
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
 from zkmigrate.zookeeper.data.chroot import Chroot
@@ -70,13 +71,19 @@ class WalkProgress:
 
 
 def from_server(
-    servers: Sequence[Server], chroot: Chroot, window: int, limits: Limits, hint: Callable[[str], None]
+    servers: Sequence[Server],
+    chroot: Chroot,
+    window: int,
+    limits: Limits,
+    credentials: Credentials,
+    hint: Callable[[str], None],
 ) -> Answer:
     """Walk the subtree on one of the servers. hint: receives lines of progress.
 
     Raises HostError if no server answers to the end, and AbsentError if the chroot does not exist.
     """
-    found = walk_subtree(servers, chroot, window, limits, WalkProgress(hint).report_walk, hint)
+    progress = WalkProgress(hint).report_walk
+    found = walk_subtree(servers, chroot, window, limits, progress, hint, credentials)
     walk = found.walk
     if walk.above is None and not walk.extent.znodes and not walk.denied:
         raise AbsentError(f"none of {chroot.listed} exists on {found.server}")

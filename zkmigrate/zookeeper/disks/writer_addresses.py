@@ -11,6 +11,7 @@ from zkmigrate.clean import inline
 from zkmigrate.json_stamp import stamped
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
+from zkmigrate.zookeeper.clients.login import Credentials
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons
@@ -30,6 +31,7 @@ def print_writers(
     data: Place,
     log: Place | None,
     servers: Sequence[Server],
+    credentials: Credentials,
     say: Callable[[str], None],
     hint: Callable[[str], None],
     *,
@@ -57,16 +59,18 @@ def print_writers(
             max_record=limit,
             tell=lambda done: progress("transactions", done, None),
         )
-    at = addresses(servers, hint)
+    at = addresses(servers, credentials, hint)
     say(json.dumps(stamped(body(result, at))) if as_json else text(result, at, queried=bool(servers)))
     return 0
 
 
-def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping[int, str]:
+def addresses(
+    servers: Sequence[Server], credentials: Credentials, hint: Callable[[str], None]
+) -> Mapping[int, str]:
     """Return the client's address of each session (unsigned) that is now connected to one of the servers."""
     result: dict[int, str] = {}
     for server in servers:
-        answer = allowed_word(server.host, server.port, ADMIN_PORT, "cons", ANSWER_S)
+        answer = allowed_word(server.host, server.port, ADMIN_PORT, "cons", ANSWER_S, credentials)
         if not isinstance(answer, Seen):
             hint(f"{server}: cannot read client addresses: {answer}")
             continue

@@ -14,6 +14,7 @@ from zkmigrate.cluster.placement.cluster import Broker, Cluster, Partition
 from zkmigrate.cluster.placement.plan import Refused
 from zkmigrate.cluster.placing.live import cluster, read
 from zkmigrate.errors import UsageError
+from zkmigrate.zookeeper.clients.login import OPEN
 
 NOW_MS = 10_000_000
 ZNODES: dict[str, tuple[Any, int]] = {
@@ -142,4 +143,4 @@ def test_bad_input_in_kafkas_znodes_is_told(path: str, value: Any, told: str) ->
 
 def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(UsageError, match="'zk1:x' in 'zk1:x' is not a server"):
-        read("zk1:x", "", "topicmappr", 60, NOW_MS, sized=True)
+        read("zk1:x", "", "topicmappr", 60, NOW_MS, OPEN, sized=True)

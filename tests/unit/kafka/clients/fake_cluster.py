@@ -19,6 +19,8 @@ from kafka.protocol.admin.topics import ElectionType
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import MetadataRequest
 
+from zkmigrate.kafka.clients.connections import NoBrokerError
+
 CLUSTER_ID, KEY = "I" * 22, "retention.ms"
 
 
@@ -77,7 +79,10 @@ class FakeCluster:
         return BrokerVersionData(self.release)
 
     def answering(self, brokers: Sequence[str]) -> dict[str, str]:
-        return {broker: "2.8" for broker in brokers if broker not in self.hanging}
+        answering = {broker: "2.8" for broker in brokers if broker not in self.hanging}
+        if not answering:
+            raise NoBrokerError(f"no broker of {', '.join(brokers)} answered in 3 s")
+        return answering
 
     def brokers(self) -> list[SimpleNamespace]:
         """Those that a client has heard of."""

@@ -40,7 +40,7 @@ def test_servers_that_do_not_answer_are_named_and_the_session_is_closed(
 
     monkeypatch.setattr(ensemble, "closed", end)
     servers = (Server("127.0.0.1", 1), Server("::1", 1))
-    lost = r"^the connection to dest was lost \(127\.0\.0\.1:1, \[::1\]:1\): "
+    lost = r"^no session with dest \(127\.0\.0\.1:1, \[::1\]:1\): "
     with pytest.raises(HostError, match=lost), connect("dest", servers):
         pass
     assert len(ended) == 1

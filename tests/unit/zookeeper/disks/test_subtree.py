@@ -18,6 +18,7 @@ from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from
 from tests.unit.zookeeper.disks.test_tail import placed
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, UsageError
+from zkmigrate.zookeeper.clients.login import OPEN
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
 from zkmigrate.zookeeper.data.chroot import Chroot
@@ -320,7 +321,13 @@ def failures(server: TreeServer, limits: Limits) -> str:
     """What a walk that cannot end says."""
     with pytest.raises(HostError) as caught:
         walk_subtree(
-            [Server("127.0.0.1", server.port)], Chroot("/kafka"), 5, limits, lambda _: None, lambda _: None
+            [Server("127.0.0.1", server.port)],
+            Chroot("/kafka"),
+            5,
+            limits,
+            lambda _: None,
+            lambda _: None,
+            OPEN,
         )
     return str(caught.value)
 
@@ -345,7 +352,7 @@ def test_a_walk_that_is_interrupted_ends_its_session() -> None:
     with running(TreeServer(TREE)) as server:
         at_it = [Server("127.0.0.1", server.port)]
         with pytest.raises(KeyboardInterrupt):
-            walk_subtree(at_it, Chroot("/kafka"), 5, Limits(), interrupt, lambda _: None)
+            walk_subtree(at_it, Chroot("/kafka"), 5, Limits(), interrupt, lambda _: None, OPEN)
     assert server.closed == 1
 
 

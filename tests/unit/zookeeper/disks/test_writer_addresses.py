@@ -27,6 +27,7 @@ from tests.unit.zookeeper.clients.test_admin import body as admin_body
 from tests.unit.zookeeper.clients.test_admin import page, server
 from zkmigrate.cli.main import cli
 from zkmigrate.zookeeper.clients.admin import format_as_word
+from zkmigrate.zookeeper.clients.login import OPEN
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.effect import path_changes, touches
@@ -225,7 +226,7 @@ def test_addresses_come_from_adminserver_where_cons_is_not_allowed(
     denied = "cons is not executed because it is not in the whitelist.\n"
     with answering(denied) as port, server(page(json.dumps(cons).encode())) as (admin, _):
         monkeypatch.setattr("zkmigrate.zookeeper.disks.writer_addresses.ADMIN_PORT", admin)
-        found = addresses([Server("127.0.0.1", port)], pytest.fail)
+        found = addresses([Server("127.0.0.1", port)], OPEN, pytest.fail)
     assert known.session is not None
     assert found[unsigned(known.session)] == known.address
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
+from zkmigrate.kafka.clients import login
 from zkmigrate.topics.mirror.clients.cluster import Cluster
 from zkmigrate.topics.mirror.clients.security import settings
 from zkmigrate.topics.mirror.questions import ClusterAt
@@ -48,9 +50,7 @@ class Pair:
     def _opened(self) -> tuple[Cluster, Cluster]:
         with ExitStack() as stack:
             here, there = (
-                stack.enter_context(
-                    closing(Cluster(what, at.brokers, settings(Path(at.config) if at.config else None)))
-                )
+                stack.enter_context(closing(Cluster(what, at.brokers, _settings(at))))
                 for what, at in self._at.items()
             )
             if here.id() == there.id():
@@ -63,3 +63,9 @@ class Pair:
         opened, self._open = self._open, None
         for one in opened or ():
             one.close()
+
+
+def _settings(at: ClusterAt) -> Mapping[str, Any]:
+    if at.client is not None:
+        return login.settings(at.client, "clusters[].client")
+    return settings(Path(at.config) if at.config else None)
