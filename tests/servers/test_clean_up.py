@@ -135,7 +135,7 @@ def test_other_tenants_of_a_real_dest_are_listed_deleted_over_a_kill_and_put_bac
             code, said = ended(tmp_path, "preflight")
             assert (code, "clean-up.watched" in said) == (3, True), said
         code, said = ended(tmp_path, "plan")
-        assert (code, "batch by batch, at their turn: /solr" in said) == (0, True), said
+        assert (code, "batch by batch: /solr" in said) == (0, True), said
 
         process = begin(tmp_path, "run")
         wait_until("the first znodes deleted", lambda: missing(zk, process), 120)

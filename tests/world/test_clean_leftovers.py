@@ -221,7 +221,7 @@ def test_a_topic_under_deletion_is_left_to_kafka(tmp_path: Path) -> None:
     made.cluster.put("/brokers/topics/old", b'{"partitions": {"0": [1, 2]}}')
     assert not any("old" in name for name in found(made))
     assert made.process(forward).code == 0
-    assert made.told("leftovers.deletion")[-1].seen.startswith("old: Kafka finishes it once")
+    assert made.told("leftovers.deletion")[-1].seen.startswith("old: Kafka finishes the deletion once")
 
 
 def test_what_is_young_is_no_leftover(tmp_path: Path) -> None:

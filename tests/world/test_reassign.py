@@ -199,7 +199,7 @@ def test_a_broker_that_is_gone_is_not_named_on_the_way_back(tmp_path: Path) -> N
     assert made.process(forward).code == 0
     assert way_back(made) == {("t0", 0): (1, 2)}
     [told] = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json moves" in e.text]
-    assert told.endswith("It leaves out 1 with a replica on brokers that no longer exist")
+    assert told.endswith("The file leaves out 1 with a replica on brokers that no longer exist")
 
 
 # --- killed, lost, late --------------------------------------------------------------------------------
