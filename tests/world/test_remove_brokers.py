@@ -356,7 +356,7 @@ def moved_by_others(cluster: Cluster) -> None:
         ({}, lambda c: c.racks.update({2: "a", 3: "a", 4: "b", 5: "c"}), "remove.placed", "few-racks"),
         ({}, lambda c: c.unsized.add(("t2", 2)), "remove.placed", "placement.size-missing"),
         ({}, lambda c: c.unsized.add(("t2", 2)), "remove.placed", "t2-2"),
-        ({}, below_min_isr, "remove.min-isr", "1 are: t2-0 has 1 of 2"),
+        ({}, below_min_isr, "remove.min-isr", "1 partition below it: t2-0 has 1 of 2"),
         ({}, moved_by_others, "reassign.foreign", "1 in flight: t1-1 to 3,2"),
         ({}, lambda c: c.down.add(3), "remove.others-alive", "not registered: 3"),
         (

@@ -371,12 +371,13 @@ MEANINGS = meanings(
     leftovers.controller: The cluster had no controller, or the controller changed during the check. Cause: A
     broker stopped, or its session expired. To do: Wait until one broker remains the controller, then resume.
 
-    leftovers.in-flight: A reassignment is in flight, or brokers cannot list them. Cause: Another person or
-    tool moves partitions, so an apparent leftover may be in use. To do: Wait until it ends, then resume.
+    leftovers.in-flight: A reassignment is in flight, or brokers cannot list reassignments. Cause: Another
+    person or tool moves partitions, so an apparent leftover may be in use. To do: Wait until the reassignment
+    ends, then resume.
 
     leftovers.found: The finding shows one leftover: its kind, name, size, age, why it counts as one, and what
-    its removal costs. Cause: A remark; Kafka did not remove it, or somebody else created it. To do: Name it
-    in leftovers.remove if you want it removed.
+    its removal costs. Cause: A remark; Kafka did not remove it, or somebody else created it. To do: Name the
+    leftover in leftovers.remove if you want it removed.
 
     leftovers.count: The finding shows how many leftovers there are, and how many are named. Cause: A remark;
     it stops nothing. To do: Nothing.
@@ -384,8 +385,8 @@ MEANINGS = meanings(
     leftovers.names: An entry of leftovers.remove names no leftover. Cause: The entry has a typing error, the
     leftover no longer exists or is too young, or its topic exists. To do: Correct the entry, or remove it.
 
-    leftovers.disks: The directories of a broker were not read. Cause: It is down and the inventory has no
-    section ssh, or ssh failed. To do: Add the section ssh, or start the broker.
+    leftovers.disks: The directories of a broker were not read. Cause: The broker is down and the inventory
+    has no section ssh, or ssh failed. To do: Add the section ssh, or start the broker.
 
     leftovers.identity: A broker's configuration names another id or cluster than its log directories. Cause:
     Somebody changed the configuration, or a disk is another broker's. The broker would not start again. To

@@ -168,8 +168,8 @@ def _waves(c: Context, moves: Collection[Move]) -> Iterator[tuple[Move, ...]]:
 MEANINGS = meanings(
     """
     reassign.endless: A rate of the throttle is not above the rate at which clients write to the partitions
-    that move, so these moves never end. It is measured over 5 s before the run. Cause: throttle_bytes_s is
-    too low, or the hour is busy. To do: Raise throttle_bytes_s, move at a quieter hour, or set adapt with
-    raise_to_end: true.
+    that move, so these moves never end. Clients' writes are measured over 5 s before the run. Cause:
+    throttle_bytes_s is too low, or the hour is busy. To do: Raise throttle_bytes_s, move at a quieter hour,
+    or set adapt with raise_to_end: true.
     """
 )

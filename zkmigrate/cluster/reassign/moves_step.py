@@ -375,9 +375,9 @@ MEANINGS = meanings(
     reassign.target-down: A broker of the new replica lists is down, and the run continued without it. Cause:
     Somebody accepted this finding. To do: Nothing: a later stage plans these moves again.
 
-    reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short for
-    the plan, or the run began late. To do: Set policy.window in the inventory to another time, then resume.
-    Or roll back, which is possible at any hour.
+    reassign.hours: The maintenance window ended before all partitions had moved. Cause: The window was too
+    short for the plan, or the run began late. To do: Set policy.window in the inventory to another time, then
+    resume. Or roll back, which is possible at any hour.
 
     reassign.moved: A partition does not have its planned replica list. Cause: Another person or tool moved
     the partition or deleted its topic. To do: Find out who changed the partition.

@@ -302,7 +302,8 @@ MEANINGS = meanings(
     removed. To do: Start the broker, then resume. Or make the plan again without it.
 
     reassign.foreign: Another reassignment is in flight. Cause: Another person or tool moves partitions. To
-    do: Wait until it ends, or cancel it with the tool that began it, then resume. Or set reassign.others.
+    do: Wait until the other reassignment ends, or cancel it with the tool that began it, then resume. Or set
+    reassign.others.
 
     reassign.others: Other reassignments are in flight, and the run handles them as reassign.others says.
     Cause: A remark; it stops nothing. To do: Nothing, or set reassign.others in migration.yml to another
@@ -312,18 +313,19 @@ MEANINGS = meanings(
     brokers of these partitions, then resume.
 
     reassign.in-sync: A replica that the plan keeps is not in sync. Cause: Its broker is down or overloaded.
-    To do: Wait until it is in sync, then resume. If the replica remains behind, find out why.
+    To do: Wait until the replica is in sync, then resume. If it remains behind, find out why.
 
     reassign.stale: A partition has another replica list than the plan expects. Cause: The partition was moved
     after the plan was made. To do: Make the plan again.
 
-    reassign.room: A broker has no room for its new replicas, or does not report it. Cause: The disk is full,
-    all its log directories are cordoned, or Kafka is older than 3.3. To do: Free space on these brokers, make
-    another plan, or check the disks with df.
+    reassign.room: A broker has no room for its new replicas, or does not report its free bytes. Cause: The
+    disk is full, all its log directories are cordoned, or Kafka is older than 3.3. To do: Free space on these
+    brokers, make another plan, or check the disks with df.
 
-    reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not report it.
-    Cause: The broker has no such directory, has it in cordoned.log.dirs, or moves the replica already. To do:
-    Make the plan again, for instance with --log-dirs kafka. If the broker reports no directory, find out why.
+    reassign.log-dirs: A log directory of the plan cannot take its replica, or the broker does not report the
+    directory. Cause: The broker has no such directory, has it in cordoned.log.dirs, or moves the replica
+    already. To do: Make the plan again, for instance with --log-dirs kafka. If the broker reports no
+    directory, find out why.
 
     reassign.cordoned: Replicas leave a log directory that is in cordoned.log.dirs. Cause: Kafka 4.3 accepts
     no replica that is assigned to such a directory by name. To do: Nothing; on a rollback Kafka chooses the

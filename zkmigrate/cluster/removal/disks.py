@@ -156,8 +156,8 @@ def starts_as_itself(host: str, told: Reading[Identity]) -> Finding:
 MEANINGS = meanings(
     """
     remove.directories: Directories of partitions remain on the disks of a removed broker. Cause: Kafka had
-    set them aside, as stray or future replicas, or no broker loaded them. To do: Check them before you wipe
-    the disks: a stray one may be the last copy.
+    set them aside, as stray or future replicas, or no broker loaded them. To do: Check these directories
+    before you wipe the disks: a stray directory may be the last copy.
 
     remove.identity: A removed broker would not start again as itself. Cause: Its config or a meta.properties
     names another id or cluster. To do: Follow one of the ways that the finding names, then resume. Delete no

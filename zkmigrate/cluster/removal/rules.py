@@ -137,7 +137,9 @@ def _enough_in_sync(f: Survey) -> Finding:
         "remove.min-isr",
         "no partition to be moved is below its min ISR",
         not low,
-        seen=f"{len(low):,} are below it: {few(low)}" if low else counted(len(f.naming), "partition"),
+        seen=f"{counted(len(low), 'partition')} below it: {few(low)}"
+        if low
+        else counted(len(f.naming), "partition"),
         needed="min.insync.replicas in sync for each",
     )
 
@@ -269,8 +271,8 @@ MEANINGS = meanings(
     or remove fewer brokers. Nothing was changed.
 
     remove.min-isr: A partition to be moved has fewer replicas in sync than its min.insync.replicas. Cause: A
-    broker is down or overloaded. To do: Wait until they are in sync, or lower min.insync.replicas of these
-    topics, then resume.
+    broker is down or overloaded. To do: Wait until enough replicas are in sync, or lower min.insync.replicas
+    of these topics, then resume.
 
     remove.plan: The finding shows how much leaves the brokers, and how even the others are before and after.
     Cause: A remark; it stops nothing. To do: Nothing.

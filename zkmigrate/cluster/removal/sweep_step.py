@@ -386,11 +386,11 @@ MEANINGS = meanings(
     too little disk space, or there are too few brokers or racks. To do: Add brokers, free disk space, or
     delete the topic, then resume.
 
-    remove.only-there: All replicas of a partition are on brokers that are down. Cause: It was assigned to
-    them while they stopped. To do: Run rollback --to stopped, which starts these brokers, then resume. Or
-    delete the topic.
+    remove.only-there: All replicas of a partition are on brokers that are down. Cause: The partition was
+    assigned to these brokers while they stopped. To do: Run rollback --to stopped, which starts these
+    brokers, then resume. Or delete the topic.
 
-    remove.empty: A broker to be removed still has replicas. Cause: They are being moved. To do: Wait, or
-    resume.
+    remove.empty: A broker to be removed still has replicas. Cause: The replicas are being moved. To do: Wait,
+    or resume.
     """
 )
