@@ -77,7 +77,8 @@ def _log_in(connection: ConnectionHandler, user: str, password: str, timeout_s: 
 
     kazoo's own method needs the package pure-sasl. It also takes a connection that is lost meanwhile for a
     refused password, and then never connects again; this one lets kazoo try again. A wrong password is
-    therefore tried for ever. Raises AuthFailedError if the server does not know the password either.
+    therefore tried for ever where servers only close the connection (3.5). Raises AuthFailedError if the
+    server refuses the login, or does not know the password either.
     """
     answered = answer(_exchange(connection, 1, b"", timeout_s), user, password, secrets.token_hex(16))
     if _exchange(connection, 2, answered.message, timeout_s) != answered.confirmation:
@@ -89,5 +90,5 @@ def _exchange(connection: ConnectionHandler, xid: int, message: bytes, timeout_s
     connection._submit(SASL(message), timeout_s, xid)
     header, data, offset = connection._read_header(timeout_s)
     if header.err:
-        raise EXCEPTIONS[header.err]()
+        raise AuthFailedError(f"the server refused the login with {EXCEPTIONS[header.err].__name__}")
     return SASL.deserialize(data, offset)[0] or b""

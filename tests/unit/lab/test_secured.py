@@ -6,11 +6,14 @@ import json
 import re
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import pkcs12
+from kazoo.exceptions import AuthFailedError
+from kazoo.protocol.serialization import SASL, write_buffer
 
 from zkmigrate.lab import credentials as made_credentials
 from zkmigrate.lab import render, secured
@@ -19,10 +22,11 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.kafka_login import PLAINTEXT, KafkaLogin
 from zkmigrate.lab.load.config import LoadConfig, parse_config
 from zkmigrate.lab.load.target import config_for
-from zkmigrate.lab.login import OPEN
+from zkmigrate.lab.login import OPEN, Login
 from zkmigrate.lab.security import Kind, parse
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import SECURE_PORT, LabSpec, hosts_of
+from zkmigrate.zookeeper.data.digest_md5 import answer
 
 FULL = ("quorum-sasl", "quorum-tls", "sasl", "tls", "acl")
 
@@ -236,6 +240,46 @@ def test_both_libraries_get_the_password_from_its_file(tmp_path: Path) -> None:
         "bootstrap_servers": ["a:1", "b:2"], "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN",
         "sasl_plain_username": "me", "sasl_plain_password": "word", "ssl_cafile": "ca.pem",
     }  # fmt: skip
+
+
+class Connection:
+    """As much of kazoo's connection as a login uses: it answers each message with the next of these."""
+
+    def __init__(self, *answers: bytes, err: int = 0) -> None:
+        self.answers, self.err, self.sent = list(answers), err, list[bytes]()
+
+    def _submit(self, request: SASL, _timeout_s: float, _xid: int) -> None:
+        self.sent.append(request.challenge)
+
+    def _read_header(self, _timeout_s: float) -> tuple[Any, bytes, int]:
+        return SimpleNamespace(err=self.err), write_buffer(self.answers.pop(0)), 0
+
+
+CHALLENGE = b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
+
+
+def log_in(tmp_path: Path, connection: Connection) -> None:
+    (tmp_path / "secret").write_text("word\n")
+    client = Login(sasl_user="me", sasl_password=str(tmp_path / "secret")).client("127.0.0.1:1")
+    own = client._connection
+    own._submit, own._read_header = connection._submit, connection._read_header
+    own._authenticate_with_sasl("", 1.0)
+
+
+def test_a_login_ends_with_the_servers_own_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda _bytes: "c")
+    connection = Connection(CHALLENGE, answer(CHALLENGE, "me", "word", "c").confirmation)
+    log_in(tmp_path, connection)
+    assert connection.sent == [b"", answer(CHALLENGE, "me", "word", "c").message]
+
+
+@pytest.mark.parametrize("connection", [Connection(CHALLENGE, b"rspauth=0"), Connection(b"", err=-115)])
+def test_a_login_that_the_server_refuses_or_cannot_prove_ends_the_client(
+    tmp_path: Path, connection: Connection
+) -> None:
+    """kazoo closes the client for this error; it ends its own thread for others."""
+    with pytest.raises(AuthFailedError):
+        log_in(tmp_path, connection)
 
 
 def test_only_kinds_that_log_in_give_servers_a_jaas_file(credentials: Credentials) -> None:
