@@ -51,6 +51,12 @@ class Certificates:
             self.store(name).write_text(self.key(name).read_text() + self.certificate(name).read_text())
             self.key(name).chmod(0o600)
 
+    def encrypt(self, name: str, password: str) -> None:
+        """Write the key a second time, with a password."""
+        out = self.folder / f"{name}.encrypted.key"
+        self._run("pkcs8", "-topk8", "-in", self.key(name), "-out", out, "-passout", f"pass:{password}")
+        out.chmod(0o600)
+
     @staticmethod
     def _run(*words: object) -> None:
         subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)

@@ -148,9 +148,25 @@ def test_a_command_that_never_stops_printing_is_ended() -> None:
     )
 
 
-def test_after_a_secret_was_read_there_is_no_core_dump(tmp_path: Path) -> None:
+def test_after_a_secret_was_read_there_is_no_core_dump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[object] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda *limit: limits.append(limit))
     secret.read(kept(tmp_path, PLANTED.encode()), KEY)
-    assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0
+    assert limits == [(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))]
+
+
+def test_a_command_reads_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret, "COMMAND_S", 5.0)
+    own, (reading, writing) = os.dup(0), os.pipe()
+    try:
+        os.dup2(reading, 0)  # nobody writes, and it has no end
+        assert secret.read(printing(tmp_path, "import sys; print('x' + sys.stdin.read())"), KEY) == "x"
+    finally:
+        os.dup2(own, 0)
+        for one in (own, reading, writing):
+            os.close(one)
 
 
 def test_a_variable_is_out_of_the_environment_of_children_and_a_command_too(
