@@ -183,9 +183,15 @@ def words(at: float, zone: tzinfo | None = None) -> str:
 
 
 def _next(clock: time, now: float, zone: tzinfo | None) -> float:
+    """Return the next moment at which a clock in this zone shows a time.
+
+    Where clocks are set back, an hour occurs twice, and both occurrences count. A time that does not occur,
+    because clocks are set forward, is read by the clock from before.
+    """
     today = datetime.fromtimestamp(now, zone).date()
-    times = (_local(datetime.combine(today + timedelta(days=n), clock), zone).timestamp() for n in range(3))
-    return next(at for at in times if at > now)
+    days = [datetime.combine(today + timedelta(days=n), clock) for n in range(3)]
+    times = [(_local(day, zone).timestamp(), _local(day.replace(fold=1), zone).timestamp()) for day in days]
+    return min(at for first, second in times for at in (first, max(first, second)) if at > now)
 
 
 def _local(when: datetime, zone: tzinfo | None) -> datetime:

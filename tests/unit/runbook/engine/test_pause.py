@@ -55,7 +55,11 @@ def test_a_time_is_the_next_one_by_the_clocks_of_the_machine(text: str, when: st
 def test_a_night_in_which_the_clocks_change() -> None:
     assert parse(PLAYBOOK, "06:00", at("2026-03-28T21:00Z"), zone=BERLIN).at == at("2026-03-29T04:00Z")
     assert parse(PLAYBOOK, "06:00", at("2026-10-24T20:00Z"), zone=BERLIN).at == at("2026-10-25T05:00Z")
-    assert parse(PLAYBOOK, "02:30", at("2026-10-25T00:45Z"), zone=BERLIN).at == at("2026-10-26T01:30Z")
+    for now, then in (("00:10", "00:30"), ("00:45", "01:30")):  # this hour occurs twice
+        asked = parse(PLAYBOOK, "02:30", at(f"2026-10-25T{now}Z"), zone=BERLIN)
+        assert asked.at == at(f"2026-10-25T{then}Z")
+    assert parse(PLAYBOOK, "02:30", at("2026-10-25T01:45Z"), zone=BERLIN).at == at("2026-10-26T01:30Z")
+    assert parse(PLAYBOOK, "02:30", at("2026-03-29T00:45Z"), zone=BERLIN).at == at("2026-03-29T01:30Z")
 
 
 @pytest.mark.parametrize(
