@@ -355,7 +355,7 @@ class BrokerDead(Harm):
 
     def begin(self, scene: Scene) -> None:
         with scene.lab.zookeeper() as client:
-            controller = client.get(f"{scene.lab.spec.chroot}/controller")[0].decode()
+            controller = client.get(f"{scene.lab.spec.chroot.rstrip('/')}/controller")[0].decode()
         plans = scene.lab.plans
         broker = next(
             host.name
@@ -392,4 +392,4 @@ class BrokerDead(Harm):
 
     def _path(self, scene: Scene) -> str:
         number = scene.lab.plans[scene.killed_broker].number
-        return f"{scene.lab.spec.chroot}/brokers/ids/{number}"
+        return f"{scene.lab.spec.chroot.rstrip('/')}/brokers/ids/{number}"

@@ -1,5 +1,7 @@
 """The move on real hosts under load: rollbacks, kills and the way forward again, chained on one lab.
 
+Kafka is at the chroot ``/``, beside another tenant.
+
 Each test goes on where the one before left the lab. Three of them do the same to the model world and expect
 the same verdicts (parity).
 """
@@ -12,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ from tests.lab import tool
 from tests.lab.footprint import configs, footprint, phases, tree_differences
 from tests.lab.sessions import sessions_not_served
 from tests.parity import length, verdicts
-from tests.world.operator import Killed, Operator, quiet_world
+from tests.world.operator import Killed, Operator
+from tests.world.test_chroot import LEFT, at_the_root
 from zkmigrate.lab import canary_topic, fault
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.inventory import write_inventory
@@ -137,7 +140,7 @@ class Night:
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     directory = tmp_path_factory.mktemp("night")
-    with Lab.up(LONG_SESSIONS, print) as lab:
+    with Lab.up(replace(LONG_SESSIONS, chroot="/"), print) as lab:
         # The rates keep the logs short, and leave a slow machine its time: brokers and clients take it at
         # each record, for as long as the tests last.
         load = runner_for(
@@ -146,7 +149,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
         load.start(("producer", "consumer", "metadata", "tenant"))
         load.wait_flowing(("producer", "consumer", "tenant"), 60)
         write_inventory(lab, directory / "migration.yml", canary_topic=canary_topic.make(lab))
-        twin = Operator(quiet_world(), directory / "twin")
+        twin = Operator(at_the_root(LEFT), directory / "twin")
         made = Night(lab, directory, load, source_state(lab), {}, twin)
         made.first = made.footprint()
         try:
