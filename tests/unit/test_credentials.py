@@ -70,6 +70,15 @@ def test_an_encrypted_key_needs_its_password(
     assert "Needed: PEM files" in wrong(mine(own, "one", encrypted))
 
 
+def test_openssl_never_asks_the_terminal_for_a_password(
+    own: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", lambda _self, *words: given.append(words[-1]))
+    tls_context(mine(own, "one"), KEY)
+    assert given == [""]
+
+
 def test_files_that_are_missing_or_do_not_fit_are_named(own: Certificates, tmp_path: Path) -> None:
     assert f"{KEY}.certificate, {KEY}.key: " in wrong(mine(own, "one", own.key("two")))
     (tmp_path / "text").write_text("no certificate")

@@ -152,9 +152,10 @@ def test_after_a_secret_was_read_there_is_no_core_dump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[object] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (5, 9))
     monkeypatch.setattr(resource, "setrlimit", lambda *limit: limits.append(limit))
     secret.read(kept(tmp_path, PLANTED.encode()), KEY)
-    assert limits == [(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))]
+    assert limits == [(resource.RLIMIT_CORE, (0, 9))]
 
 
 def test_a_command_reads_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
