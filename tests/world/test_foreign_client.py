@@ -109,7 +109,7 @@ def test_a_program_on_a_brokers_host_is_found_at_the_gate_and_just_before_the_fe
 ) -> None:
     world = quiet_world()
     stranger.address = world.inventory.broker("broker2").address
-    named = [(stranger.address, f"1 session beside broker2's own on dest2, owns {OWNED}")]
+    named = [(stranger.address, f"1 session in addition to those of broker2 on dest2, owns {OWNED}")]
     operator = Operator(world, tmp_path / "run")
     assert operator.forward().code == 6
     assert ((refused(operator).stage, refused(operator).step), foreign(operator)) == (

@@ -101,7 +101,7 @@ def test_fence_is_not_sent_where_the_rehearsed_time_does_not_fit(
         return
     [found] = [f for f in ended.findings if f.blocks]
     assert found.id == "survey.window-fits"
-    assert "it took 4.4 s in the rehearsal, times 1.5 (policy.window_margin) is 6.6 s" in found.seen
+    assert "this took 4.4 s in the rehearsal, times 1.5 (policy.window_margin) is 6.6 s" in found.seen
     assert "6.5 s after FENCE" in found.seen
     assert leases(operator) == set()
 

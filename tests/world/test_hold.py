@@ -116,7 +116,7 @@ def test_a_hold_that_leaves_no_time_for_an_answer_is_refused_before_fence(
     [found] = [f for f in ended.findings if f.blocks]
     assert found.id == "survey.window-fits"
     assert found.seen == (
-        "it took 3.1 s in the rehearsal, times 1.5 (policy.window_margin) is 4.7 s; "
+        "this took 3.1 s in the rehearsal, times 1.5 (policy.window_margin) is 4.7 s; "
         "an answer to the hold after cut needs 2 s more; the way back must start 6.5 s after FENCE"
     )
     assert not [c for c, op in operator.world.applied if op.startswith("cutover.") and isinstance(c, Fence)]

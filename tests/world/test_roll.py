@@ -123,7 +123,7 @@ def test_another_process_on_a_broker_host_is_named_and_restarts_nothing(
     waits = verdict(world)
     assert isinstance(waits, Waiting)
     assert waits.what == "no process of broker1 is a client of source any more"
-    assert "source2 of source: another process?" in waits.progress
+    assert "source2 of source. Find the process" in waits.progress
     assert restarts(world)["broker1"] == 0
 
 
