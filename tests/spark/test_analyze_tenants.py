@@ -73,7 +73,7 @@ def test_watches_are_told_where_they_are_given(spark: SparkSession, recorded: Pa
     found = {row["subtree"]: row["watches"] for row in tenants.run(Input(spark, request)).figures["subtrees"]}
     assert found == {"/kafka": 3, "/other": 1, "/": 0, "/zookeeper": 0}
     (tmp_path / "b").write_text("/other\n\t0x3\n")
-    with pytest.raises(UsageError, match="the end is missing"):
+    with pytest.raises(UsageError, match="the end of the answer is missing"):
         tenants.run(Input(spark, request))
 
 

@@ -75,7 +75,7 @@ class EndReplay(ClusterChange):
     expect = ""
 
     def describe(self) -> str:
-        return f"remove the mark of the replay under {self.chroot}"
+        return f"delete the znode that records the replay under {self.chroot}"
 
 
 class Versions(Protocol):
@@ -190,7 +190,7 @@ class CreateZnodes(ClusterChange):
 
 def _znodes(nodes: tuple[Kept, ...]) -> str:
     size = sum(len(data or b"") for _, data, _, _ in nodes)
-    return f"{len(nodes)} znodes up to {nodes[-1][0]} ({size:,} bytes)"
+    return f"{len(nodes)} znodes ({size:,} bytes of data), the last of which is {nodes[-1][0]}"
 
 
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay

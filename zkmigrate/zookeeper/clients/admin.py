@@ -72,7 +72,7 @@ def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading
     place = f"AdminServer at {address}:{port}"
     command = COMMANDS.get(word)
     if command is None:
-        return Unknown("denied", f"{place} has no command with the content of {word}")
+        return Unknown("denied", f"{place} has no command that answers {word} completely")
     # HTTP/1.0: the server ends the answer by closing the connection, as it does after a four-letter word.
     request = f"GET /commands/{command} HTTP/1.0\r\n\r\n"
     answer = conversation(address, port, request, place, deadline_s)

@@ -71,7 +71,7 @@ class Session:
             self._sock.sendall(requests)
         except OSError as error:
             self._broken = True
-            raise SessionError(f"connection lost: {socket_text(error)}") from error
+            raise SessionError(f"the connection was lost: {socket_text(error)}") from error
 
     def receive(self) -> list[bytes]:
         """Wait for data, and return each reply that is now complete, without its length prefix.
@@ -85,10 +85,12 @@ class Session:
             return self._frames.feed(data)
         except OSError as error:
             self._broken = True
-            raise SessionError(f"connection lost: {socket_text(error)}") from error
+            raise SessionError(f"the connection was lost: {socket_text(error)}") from error
         except MalformedError as error:
             self._broken = True
-            raise SessionError(f"{error}: a reply larger than --max-reply, or not from ZooKeeper") from error
+            raise SessionError(
+                f"{error}. A reply is larger than --max-reply, or the server is not ZooKeeper"
+            ) from error
 
     def close(self) -> None:
         """End the session now instead of at its timeout. Replies that arrive later are dropped.
@@ -180,9 +182,11 @@ def _granted_ms(sock: socket.socket, limits: Limits) -> int:
             whole = frames.feed(data)
         granted = connect_response(whole[0])
     except OSError as error:
-        raise SessionError(f"connected, but opened no session: {socket_text(error)}") from error
+        raise SessionError(
+            f"the server accepted the connection, but opened no session: {socket_text(error)}"
+        ) from error
     except MalformedError as error:
-        raise SessionError(f"is not ZooKeeper: {error}") from error
+        raise SessionError(f"the server is not ZooKeeper: {error}") from error
     if granted.timeout_ms <= 0:
-        raise SessionError("refused the session as expired")
+        raise SessionError("the server refused the session as expired")
     return granted.timeout_ms

@@ -34,7 +34,7 @@ def delete(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[i
             if isinstance(found, str):
                 return 1, found
             if not found:
-                return 0, "they no longer exist"
+                return 0, "the znodes no longer exist"
             multi = client.transaction()
             for path, version in found:
                 multi.delete(path, version=version)
@@ -45,10 +45,10 @@ def delete(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[i
             if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN)
         ]
         if not wrong:
-            return 0, f"{len(found)} of {len(nodes)} deleted, the others no longer existed"
+            return 0, f"{len(found)} of {len(nodes)} znodes were deleted, the others no longer existed"
         path, error = wrong[0]
         if not isinstance(error, NoNodeError):  # otherwise somebody deleted it a moment ago: look again
-            return 1, f"{path} {_STAYS.get(type(error), f'answered {type(error).__name__}')}"
+            return 1, f"{path} {_STAYS.get(type(error), f'could not be deleted: {type(error).__name__}')}"
 
 
 def _found(client: KazooClient, nodes: Sequence[Kept]) -> list[tuple[str, int]] | str:
@@ -85,7 +85,7 @@ def create(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[i
             except NodeExistsError:
                 continue
             except NoNodeError:
-                return 1, f"{path} has no parent any longer"
+                return 1, f"{path} could not be created, because its parent no longer exists"
             except NoAuthError:
                 return 1, f"no ACL lets this client create {path}"
-    return 0, f"{made} created; {len(nodes) - made} already exist and were not changed"
+    return 0, f"{made} znodes were created; {len(nodes) - made} already existed and were not changed"

@@ -192,4 +192,4 @@ def missing_end(last: int | None, start: int, upto: int | None) -> str:
         return ""
     if counter(upto) == 0 and last is not None:
         return ""  # the leader of a new epoch has proposed nothing yet
-    return f"the log ends at {format_zxid(reached)}, the leader is at {format_zxid(upto)}"
+    return f"the log ends at {format_zxid(reached)}, but the leader is at {format_zxid(upto)}"

@@ -79,7 +79,7 @@ class Version:
 def _version(word: str, text: str) -> Version:
     match = re.match(r"(\d+)\.(\d+)\.(\d+)", text)
     if not match:
-        raise _garbled(word, "no version number", text)
+        raise _garbled(word, "the version has no number", text)
     return Version(text.strip(), tuple(int(part) for part in match.groups()))
 
 
@@ -118,7 +118,7 @@ def parse_srvr(text: str, word: str = "srvr") -> Srvr:
         low, mean, high = (float(part) for part in values["Latency min/avg/max"].split("/"))
         mode = values["Mode"]
         if mode not in _MODES:
-            raise _garbled(word, "unknown mode", mode)
+            raise _garbled(word, "the mode is unknown", mode)
         return Srvr(
             _version(word, values["Zookeeper version"]),
             mode,
@@ -131,11 +131,11 @@ def parse_srvr(text: str, word: str = "srvr") -> Srvr:
             (low, mean, high),
         )
     except KeyError as missing:
-        raise _garbled(word, f"no line {missing.args[0]!r}", text) from None
+        raise _garbled(word, f"the answer has no line {missing.args[0]!r}", text) from None
     except (ValueError, MalformedError) as error:
         if isinstance(error, WordError):
             raise
-        raise _garbled(word, "a number does not parse", text) from None
+        raise _garbled(word, "a number in the answer cannot be parsed", text) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,14 @@ class Mntr:
 
     def _text(self, name: str) -> str:
         if name not in self.values:
-            raise _garbled("mntr", f"no {name}", " ".join(self.values))
+            raise _garbled("mntr", f"the answer has no {name}", " ".join(self.values))
         return self.values[name]
 
     @property
     def outstanding(self) -> int:
         """The value of zk_outstanding_requests: how many requests were received and not answered yet."""
         if (found := self._count("zk_outstanding_requests")) is None:
-            raise _garbled("mntr", "no zk_outstanding_requests", " ".join(self.values))
+            raise _garbled("mntr", "the answer has no zk_outstanding_requests", " ".join(self.values))
         return found
 
     @property
@@ -198,10 +198,10 @@ def parse_mntr(text: str) -> Mntr:
     for line in text.splitlines():
         name, tab, value = line.partition("\t")
         if not tab or not name.startswith("zk_"):
-            raise _garbled("mntr", "a line is not name, tab, value", line)
+            raise _garbled("mntr", "a line is not a name, a tab and a value", line)
         values[name] = value.strip()
     if "zk_server_state" not in values:
-        raise _garbled("mntr", "no zk_server_state", text)
+        raise _garbled("mntr", "the answer has no zk_server_state", text)
     return Mntr(values)
 
 
@@ -253,7 +253,7 @@ def parse_cons(text: str) -> tuple[Connection, ...]:
 def _connection(line: str) -> Connection:
     match = _CONNECTION.fullmatch(line.rstrip())
     if not match:
-        raise _garbled("cons", "a line is not a connection", line)
+        raise _garbled("cons", "a line does not describe a connection", line)
     pairs = dict(part.partition("=")[::2] for part in match["fields"].split(","))
 
     try:
@@ -268,7 +268,7 @@ def _connection(line: str) -> Connection:
             int(pairs["to"]) if "to" in pairs else None,
         )
     except (KeyError, ValueError):
-        raise _garbled("cons", "a connection's fields do not parse", line) from None
+        raise _garbled("cons", "the fields of a connection cannot be parsed", line) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ def parse_dump(text: str) -> Dump:
     check_answer("dump", text)
     head, cut, rest = text.partition("ephemeral nodes dump:\n")
     if not cut or not head.startswith("SessionTracker dump:"):
-        raise _garbled("dump", "a section is missing", text)
+        raise _garbled("dump", "a section of the answer is missing", text)
     return Dump(_dumped_sessions(head), _dumped_ephemerals(rest.partition("Connections dump:")[0]))
 
 
@@ -313,7 +313,7 @@ def _dumped_sessions(text: str) -> dict[int, int | None] | None:
             continue
         match = _SESSION_LINE.fullmatch(line)
         if not match:
-            raise _garbled("dump", "a line of the session list does not parse", line)
+            raise _garbled("dump", "a line of the session list cannot be parsed", line)
         sessions[parse_session(match[1])] = int(match[2]) if match[2] else None
     return sessions
 
@@ -331,9 +331,11 @@ def _dumped_ephemerals(text: str) -> dict[int, tuple[str, ...]]:
         elif line.startswith("0x") and line.endswith(":"):
             owner = found.setdefault(parse_session(line[:-1]), [])
         else:
-            raise _garbled("dump", "a line of the ephemerals does not parse", line)
+            raise _garbled("dump", "a line of the ephemerals cannot be parsed", line)
     if len(found) < int(match[1]):
-        raise _garbled("dump", f"{match[1]} owners announced, {len(found)} listed; read it again", text)
+        raise _garbled(
+            "dump", f"the answer announces {match[1]} owners, but lists {len(found)}; read it again", text
+        )
     return {session: tuple(paths) for session, paths in found.items()}
 
 
@@ -368,7 +370,7 @@ def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
         return {}
     check_answer("wchp", text)
     if not text.endswith("\n\n"):
-        raise _garbled("wchp", "the end is missing", text[-120:])
+        raise _garbled("wchp", "the end of the answer is missing", text[-120:])
     found: dict[str, list[int]] = {}
     sessions: list[int] | None = None
     for line in text.splitlines():
@@ -389,7 +391,7 @@ def parse_works_in(text: str) -> str:
     check_answer("envi", text)
     found = re.search(r"^user\.dir=(/.*)$", text, re.MULTILINE)
     if found is None:
-        raise _garbled("envi", "no line user.dir= with a path", text)
+        raise _garbled("envi", "the answer has no line user.dir= with a path", text)
     return found[1]
 
 
@@ -399,6 +401,6 @@ def parse_conf(text: str) -> Conf:
     lines = [line for line in text.splitlines() if line.strip() not in ("", "membership:")]
     values = dict(line.partition("=")[::2] for line in lines)
     if not all("=" in line for line in lines) or "clientPort" not in values:
-        raise _garbled("conf", "lines are not key=value with a clientPort", text)
+        raise _garbled("conf", "a line is not key=value, or there is no clientPort", text)
     servers = {key: values.pop(key) for key in list(values) if key.startswith("server.")}
     return Conf(values, servers)

@@ -40,7 +40,9 @@ class JuteInput:
     def _take(self, length: int, what: str) -> int:
         start = self.pos
         if length > self.end - start:
-            raise MalformedError(f"{what} needs {length} bytes, {self.end - start} are left", offset=start)
+            raise MalformedError(
+                f"{what} needs {length} bytes, but {self.end - start} are left", offset=start
+            )
         self.pos = start + length
         return start
 
@@ -65,7 +67,7 @@ class JuteInput:
         start = self._take(1, "boolean")
         value = self._data[start]
         if value > 1:
-            raise MalformedError(f"boolean byte is {value}, expected 0 or 1", offset=start)
+            raise MalformedError(f"the byte of a boolean is {value}, but must be 0 or 1", offset=start)
         return value == 1
 
     def buffer(self) -> bytes | None:
@@ -74,7 +76,9 @@ class JuteInput:
         if length == -1:
             return None
         if length < 0:
-            raise MalformedError(f"buffer length {length}", offset=self.pos - 4)
+            raise MalformedError(
+                f"the length of a buffer is {length}, but must be -1 or more", offset=self.pos - 4
+            )
         start = self._take(length, "buffer")
         return self._data[start : start + length]
 
@@ -83,11 +87,11 @@ class JuteInput:
         at = self.pos
         raw = self.buffer()
         if raw is None:
-            raise MalformedError("string is null", offset=at)
+            raise MalformedError("a string is null", offset=at)
         try:
             return raw.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
-            raise MalformedError(f"string is not UTF-8: {error.reason}", offset=at + 4) from None
+            raise MalformedError(f"a string is not UTF-8: {error.reason}", offset=at + 4) from None
 
     def count(self, least_item_size: int) -> int:
         """Read the count of a vector (0 for null).
@@ -100,6 +104,7 @@ class JuteInput:
             return 0
         if value < 0 or value * least_item_size > self.remaining():
             raise MalformedError(
-                f"vector count {value} with {self.remaining()} bytes left", offset=self.pos - 4
+                f"a vector cannot have {value} items, because {self.remaining()} bytes are left",
+                offset=self.pos - 4,
             )
         return value

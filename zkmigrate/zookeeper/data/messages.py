@@ -113,13 +113,13 @@ def close_request(xid: int) -> bytes:
 def connect_response(frame: bytes) -> ConnectResponse:
     """Decode a ConnectResponse. Raises MalformedError for another message."""
     if len(frame) not in _CONNECTED:
-        raise MalformedError(f"a ConnectResponse of {len(frame)} bytes, expected {_CONNECTED[-1]}")
+        raise MalformedError(f"a ConnectResponse has {len(frame)} bytes, but must have {_CONNECTED[-1]}")
     cursor = JuteInput(frame)
     cursor.int32()  # protocolVersion
     timeout_ms, session = cursor.int32(), cursor.int64()
     password = cursor.buffer()
     if password is None or len(password) != len(_PASSWORD):
-        raise MalformedError("a ConnectResponse without a password of 16 bytes", offset=cursor.pos)
+        raise MalformedError("a ConnectResponse has no password of 16 bytes", offset=cursor.pos)
     return ConnectResponse(timeout_ms, session)
 
 
@@ -133,7 +133,7 @@ def get_children2_response(cursor: JuteInput) -> tuple[list[str], Stat]:
     names = [cursor.string() for _ in range(cursor.count(LENGTH_SIZE))]
     if cursor.remaining() != _STAT.size:
         raise MalformedError(
-            f"{cursor.remaining()} bytes follow the children, a Stat has {_STAT.size}", offset=cursor.pos
+            f"{cursor.remaining()} bytes follow the children, but a Stat has {_STAT.size}", offset=cursor.pos
         )
     return names, Stat(*_STAT.unpack(cursor.rest()))
 
@@ -157,7 +157,7 @@ class Frames:
         while len(self._data) - at >= LENGTH_SIZE:
             length = int.from_bytes(self._data[at : at + LENGTH_SIZE], "big", signed=True)
             if not 0 <= length <= self._largest:
-                raise MalformedError(f"a message of {length} bytes, allowed are 0 to {self._largest}")
+                raise MalformedError(f"a message has {length} bytes, but 0 to {self._largest} are allowed")
             end = at + LENGTH_SIZE + length
             if end > len(self._data):
                 break

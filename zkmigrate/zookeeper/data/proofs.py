@@ -29,7 +29,7 @@ from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 Proved = bool | None
 PROOFS = ("tail", "delta", "digest")
 WORDS: Mapping[Proved, str] = {True: "held", False: "NOT HELD", None: "unproved"}
-AFTER_CUT = "if it was cut over, pass --after-cut"
+AFTER_CUT = "if dest was cut over, pass --after-cut"
 
 
 def all_held(claims: Iterable[Proved]) -> Proved:
@@ -121,17 +121,17 @@ def reach_by(found: Histories, at: int, upto: int, dest: Side, *, after_cut: boo
     if found.parting is None and (at <= upto or found.common == upto):
         return Reach(at, at, found, "")
     if not after_cut:
-        ahead = f"it is at {format_zxid(at)} and source at {format_zxid(upto)}, and no log contains both"
+        ahead = f"dest is at {format_zxid(at)} and source at {format_zxid(upto)}, and no log contains both"
         parted = f"the logs differ: {found.parting}" if found.parting else ahead
         return Reach(at, 0, found, f"{parted}; {AFTER_CUT}")
     zxid = found.common if found.common is not None else _snapshot_of(dest, epoch(upto))
     if zxid is None:
-        return Reach(at, 0, found, "it has no transaction or snapshot from before a cut-over")
+        return Reach(at, 0, found, "dest has no transaction or snapshot from before a cut-over")
     if found.own is None:
         return Reach(at, zxid, found, "")
     if epoch(found.own) <= epoch(zxid):
         why = (
-            f"its own transactions begin with {_hex(found.own)}, in the epoch of {_hex(zxid)}, so there "
+            f"dest's own transactions begin with {_hex(found.own)}, in the epoch of {_hex(zxid)}, so there "
             "was no cut-over"
         )
         return Reach(at, 0, found, why)

@@ -84,7 +84,7 @@ class Mark:
             done = parse_zxid(body["done"])
             return cls(done, str(body["fingerprint"]), str(body["consent"]), version, created)
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"it is not a mark of a replay: {error!r}") from None
+            raise ValueError(f"the znode does not record a replay: {error!r}") from None
 
 
 class ReplayError(ZkDataError):
@@ -264,7 +264,7 @@ class Replay(Iterator[Again]):
 
 def _check_next(path: str, field_name: str, was: int, becomes: int) -> None:
     if becomes != was + 1:
-        raise ReplayError(f"{path} got {field_name} {becomes}, expected {was + 1}")
+        raise ReplayError(f"{path} got {field_name} {becomes}, but the next one is {was + 1}")
 
 
 def needed_paths(

@@ -40,9 +40,9 @@ def _quick_problem(reader: RandomReader, codec: str) -> str:
     magic = {"": MAGIC, "gz": GZIP_MAGIC, "snappy": SNAPPY_MAGIC}[codec]
     size = reader.size()
     if reader.read(0, len(magic)) != magic:
-        return "does not start as a snapshot"
+        return "the file does not start like a snapshot"
     if not codec and (size < 10 or reader.read(size - 5, 5) != SEAL_TEXT):
-        return "does not end as a snapshot"
+        return "the file does not end like a snapshot"
     return ""
 
 
@@ -56,11 +56,12 @@ def _check_seal(blocks: Iterator[bytes], name: str) -> None:
         total += len(block)
         if len(kept) > SEAL_SIZE:
             if total == len(kept) and not kept.startswith(MAGIC):
-                raise ForeignFileError(f"starts with {kept[:4]!r}, a snapshot starts with {MAGIC!r}", name, 0)
+                reason = f"the file starts with {kept[:4]!r}, but a snapshot starts with {MAGIC!r}"
+                raise ForeignFileError(reason, name, 0)
             summed = zlib.adler32(kept[:-SEAL_SIZE], summed)
             kept = kept[-SEAL_SIZE:]
     if total < len(MAGIC) + SEAL_SIZE:
-        raise TruncatedHeaderError("too short for a snapshot", name, 0)
+        raise TruncatedHeaderError("the file is too short for a snapshot", name, 0)
     if kept != seal_bytes(summed):
         raise CorruptError("the last seal does not match the content", name, total - SEAL_SIZE)
 

@@ -119,9 +119,9 @@ class Snapshot(Iterator[SnapshotNode]):
 
     def _take(self, length: int) -> int:
         if length > self._max_record:
-            raise self._fail(f"a field of {length} bytes, allowed are {self._max_record}")
+            raise self._fail(f"a field has {length} bytes, but at most {self._max_record} are allowed")
         if not self._fill(length):
-            raise self._fail(f"the snapshot ends, {length} more bytes are needed")
+            raise self._fail(f"the snapshot ends inside a field of {length} bytes")
         start = self._pos
         self._pos += length
         return start
@@ -147,7 +147,7 @@ class Snapshot(Iterator[SnapshotNode]):
         if length == -1:
             return None
         if length < 0:
-            raise self._fail(f"field length {length}")
+            raise self._fail(f"the length of a field is {length}, but must be -1 or more")
         return self._bytes(length)
 
     def _path(self) -> str:
@@ -163,19 +163,21 @@ class Snapshot(Iterator[SnapshotNode]):
         complete = self._fill(16)
         start = bytes(self._buffer[:4])
         if not MAGIC.startswith(start):
-            raise ForeignFileError(f"starts with {start!r}, a snapshot starts with {MAGIC!r}", self._name, 0)
+            reason = f"the file starts with {start!r}, but a snapshot starts with {MAGIC!r}"
+            raise ForeignFileError(reason, self._name, 0)
         if not complete:
-            raise TruncatedHeaderError(f"{len(self._buffer)} bytes, a snapshot starts with 16", self._name, 0)
+            reason = f"the file has only {len(self._buffer)} bytes, but a snapshot starts with 16"
+            raise TruncatedHeaderError(reason, self._name, 0)
         version = int.from_bytes(self._buffer[4:8], "big", signed=True)
         if version != 2:
-            raise ForeignFileError(f"snapshot version {version}, expected 2", self._name, 4)
+            raise ForeignFileError(f"the snapshot has version {version}, but must have 2", self._name, 4)
         self._pos = 16
         self._settle(0)
 
     def _count(self, what: str) -> int:
         count = self._int()
         if count < 0:
-            raise self._fail(f"{count} {what}")
+            raise self._fail(f"the number of {what} is {count}")
         self._expect(count, what)
         return count
 
@@ -210,7 +212,7 @@ class Snapshot(Iterator[SnapshotNode]):
         for _ in range(self._count("access lists")):
             key, items = struct.unpack(">qi", self._bytes(12))
             if not -1 <= items <= _ACL_LIMIT:
-                raise self._fail(f"an access list of {items} items")
+                raise self._fail(f"an access list cannot have {items} items")
             self._expect(max(0, items), "entries of access lists")
             table[key] = tuple(self._acl() for _ in range(items))
             self._settle(start)

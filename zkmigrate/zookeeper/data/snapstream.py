@@ -77,7 +77,7 @@ def _gzip(reader: RandomReader, name: str) -> Iterator[bytes]:
             made += len(out)
             if made > most:
                 raise CorruptError(
-                    f"{size} bytes of gzip hold more than {most} bytes, which no snapshot does", name, at
+                    f"{size} bytes of gzip expand to more than {most} bytes, which no snapshot does", name, at
                 )
             if out:
                 yield out
@@ -94,7 +94,7 @@ def _snappy(reader: RandomReader, name: str) -> Iterator[bytes]:
     _check_start(head, SNAPPY_MAGIC, len(SNAPPY_HEADER), "snappy", name)
     if head != SNAPPY_HEADER:
         version, compatible = struct.unpack_from(">ii", head, len(SNAPPY_MAGIC))
-        reason = f"snappy stream version {version}, compatible from {compatible}; expected 1 and 1"
+        reason = f"the snappy stream has version {version}, compatible from {compatible}; both must be 1"
         raise ForeignFileError(reason, name, len(SNAPPY_MAGIC))
     offset = len(head)  # in the file, of the next byte to take
     buffer, taken, ended = b"", 0, False
@@ -109,7 +109,7 @@ def _snappy(reader: RandomReader, name: str) -> Iterator[bytes]:
         length = int.from_bytes(buffer[taken : taken + 4], "big", signed=True)
         if not 0 < length <= _MAX_PACKED:
             raise CorruptError(
-                f"snappy block of {length} bytes, allowed are 1 to {_MAX_PACKED}", name, offset
+                f"a snappy block has {length} bytes, but 1 to {_MAX_PACKED} are allowed", name, offset
             )
         packed = buffer[taken + 4 : taken + 4 + length]
         if len(packed) < length:
@@ -130,7 +130,7 @@ def _unpack(packed: bytes, name: str, offset: int) -> bytes:
     try:
         declared = cramjam.snappy.decompress_raw_len(packed)
         if not 0 < declared <= MAX_SNAPPY_BLOCK:
-            reason = f"a snappy block declares {declared} bytes, allowed are 1 to {MAX_SNAPPY_BLOCK}"
+            reason = f"a snappy block declares {declared} bytes, but 1 to {MAX_SNAPPY_BLOCK} are allowed"
             raise CorruptError(reason, name, offset)
         return bytes(cramjam.snappy.decompress_raw(packed))
     except cramjam.DecompressionError as error:
@@ -140,6 +140,8 @@ def _unpack(packed: bytes, name: str, offset: int) -> bytes:
 def _check_start(head: bytes, magic: bytes, size: int, what: str, name: str) -> None:
     if not magic.startswith(head[: len(magic)]):
         seen = head[: len(magic)]
-        raise ForeignFileError(f"starts with {seen!r}, a {what} stream starts with {magic!r}", name, 0)
+        reason = f"the file starts with {seen!r}, but a {what} stream starts with {magic!r}"
+        raise ForeignFileError(reason, name, 0)
     if len(head) < size:
-        raise TruncatedHeaderError(f"{len(head)} bytes, a {what} stream starts with {size}", name, 0)
+        reason = f"the file has only {len(head)} bytes, but a {what} stream starts with {size}"
+        raise TruncatedHeaderError(reason, name, 0)

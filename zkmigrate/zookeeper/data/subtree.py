@@ -133,8 +133,8 @@ class Walk:
         cursor = JuteInput(frame)
         header = reply_header(cursor)
         if not self._sent or header.xid != self._sent[0][0]:
-            expected = f"to request {self._sent[0][0]}" if self._sent else "none"
-            raise MalformedError(f"a reply to request {header.xid}, expected: {expected}")
+            expected = f"request {self._sent[0][0]} is the next" if self._sent else "no request is open"
+            raise MalformedError(f"a reply to request {header.xid} arrived, but {expected}")
         _, kind, path = self._sent.popleft()
         self.end = header.zxid
         if kind == SYNC and header.err == OK:
@@ -154,7 +154,7 @@ class Walk:
         elif kind == GET_CHILDREN2 and header.err == NO_AUTH:
             self.denied.append(path)
         else:
-            raise RefusedError(f"{path}: {error_name(header.err)}")
+            raise RefusedError(f"the server refused a request for {path}: {error_name(header.err)}")
 
     def _plan(self, path: str, names: list[str]) -> None:
         below = "/" if path == "/" else f"{path}/"

@@ -199,7 +199,7 @@ def _multi(src: JuteInput) -> MultiTxn:
         code = src.int32()
         raw = src.buffer()
         if raw is None or code not in IN_MULTI:
-            raise MalformedError(f"a multi contains an operation of type {code}", offset=at)
+            raise MalformedError(f"a multi contains an operation of type {code}, which it cannot", offset=at)
         kind = TxnType(code)
         inner = JuteInput(raw)
         try:
@@ -209,7 +209,7 @@ def _multi(src: JuteInput) -> MultiTxn:
         # An observer applies a transaction while it logs it. Applying a failed multi turns the types of its
         # other operations into -1 in place: their old bodies then follow a -1 (seen with 3.5.8).
         if inner.remaining() and kind is not TxnType.error:
-            raise MalformedError(f"{inner.remaining()} bytes remain in a multi's {kind.name}", offset=at)
+            raise MalformedError(f"{inner.remaining()} bytes follow the {kind.name} in a multi", offset=at)
         subs.append(SubTxn(kind, body))
     return MultiTxn(tuple(subs))
 
@@ -256,13 +256,13 @@ def decode_txn(payload: bytes) -> Txn:
     session, cxid, zxid, time_ms = src.int64(), src.int32(), src.int64(), src.int64()
     code = src.int32()
     if code not in KNOWN_TYPES:
-        raise MalformedError(f"unknown transaction type {code}", offset=src.pos - 4)
+        raise MalformedError(f"the transaction type {code} is unknown", offset=src.pos - 4)
     header = TxnHeader(session, cxid, zxid, time_ms, TxnType(code))
     body = _BODIES[header.type](src)
     digest: TxnDigest | None = None
     if src.remaining() == DIGEST_SIZE:
         digest = TxnDigest(src.int32(), src.int64())
     elif left := src.remaining():
-        why = f"{left} bytes after the {header.type.name}, expected 0 or {DIGEST_SIZE}"
+        why = f"{left} bytes follow the {header.type.name}, but only 0 or {DIGEST_SIZE} may"
         raise MalformedError(why, offset=src.pos)
     return Txn(header, body, digest)

@@ -90,7 +90,7 @@ def cursor_from_json(body: object) -> Cursor | None:
             return None
         case {"file": str(file), "offset": int(offset), "zxid": str(zxid)} if not isinstance(offset, bool):
             return Cursor(file, offset, int(zxid, 16))
-    raise ValueError("needs the file, offset and zxid of a position in a log")
+    raise ValueError("a position in a log needs a file, an offset and a zxid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +161,14 @@ def log_zxid(name: str) -> int | None:
 def check_header(data: bytes, name: str) -> None:
     """Check a log's first 16 bytes. Raises TruncatedHeaderError or ForeignFileError."""
     if not MAGIC.startswith(data[:4]):
-        raise ForeignFileError(f"starts with {data[:4]!r}, a transaction log starts with {MAGIC!r}", name, 0)
+        reason = f"the file starts with {data[:4]!r}, but a transaction log starts with {MAGIC!r}"
+        raise ForeignFileError(reason, name, 0)
     if len(data) < FILE_HEADER_SIZE:
-        raise TruncatedHeaderError(f"{len(data)} bytes, a transaction log starts with 16", name, 0)
+        reason = f"the file has only {len(data)} bytes, but a transaction log starts with 16"
+        raise TruncatedHeaderError(reason, name, 0)
     _magic, version, _dbid = _FILE_HEADER.unpack_from(data)
     if version != 2:
-        raise ForeignFileError(f"transaction log version {version}, expected 2", name, 4)
+        raise ForeignFileError(f"the transaction log has version {version}, but must have 2", name, 4)
 
 
 class LogScan(Iterator[Record]):
@@ -264,18 +266,20 @@ class LogScan(Iterator[Record]):
             self._stop_at_zero(start, crc)
             return None
         if length < 0 or length > self._max_record:
-            raise self._corrupt(f"record length {length}, allowed are 1 to {self._max_record}", start)
+            raise self._corrupt(
+                f"a record has {length} bytes, but 1 to {self._max_record} are allowed", start
+            )
         end = start + length + FRAME_SIZE
         body = self._view(start + 12, length + 1)
         if len(body) <= length:
             self._refuse_if_continued(start, body)
             self._tear(start, f"the file ends {length + 1 - len(body)} bytes before the record does")
         elif body[length] != END_MARK:
-            self._tear(start, f"the record ends in byte 0x{body[length]:02x}, expected 0x42", beyond=end)
+            self._tear(start, f"the record ends in byte 0x{body[length]:02x} instead of 0x42", beyond=end)
         elif zlib.adler32(body[:length]) != crc:
             self._tear(start, _BAD_CHECKSUM, beyond=end)
         elif length < HEADER_SIZE:
-            raise self._corrupt(f"record of {length} bytes, a transaction header alone has 32", start)
+            raise self._corrupt(f"a record has {length} bytes, but a transaction header alone has 32", start)
         else:
             payload = body[:length]
             session, cxid, zxid, time_ms, kind = TXN_HEADER.unpack_from(payload)
@@ -285,7 +289,7 @@ class LogScan(Iterator[Record]):
     def _stop_at_zero(self, start: int, crc: int) -> None:
         """End the scan at a length of zero: the server stops here, whatever follows."""
         if crc:
-            self._tear(start, "a checksum without a length", beyond=start + 12)
+            self._tear(start, "a record has a checksum, but no length", beyond=start + 12)
             return
         if self._full:
             self._require_zeros(start + 12, start)

@@ -115,7 +115,7 @@ class Collector:
         try:
             do()
         except HostError as error:
-            why = f"{error}. What was copied is kept; the next run continues"
+            why = f"{error}. The files copied so far are kept; the next run continues"
             self._outcome.notes.append(Note(server.name, "", "unreached", why))
             return False
         return True
@@ -139,8 +139,8 @@ class Collector:
         logs = self._directory(server.log or server.data)
         files = log_files(logs)
         if not files:
-            hint = "" if server.log else ". If it has a dataLogDir, name it with --log-dir"
-            self._outcome.notes.append(Note(server.name, "", "left", f"it has no log{hint}"))
+            hint = "" if server.log else ". If the server has a dataLogDir, name it with --log-dir"
+            self._outcome.notes.append(Note(server.name, "", "left", f"the directory has no log{hint}"))
         self._removed_logs(server, files)
         first = self._first(server, logs, files)
         for file in files:
@@ -198,8 +198,8 @@ class Collector:
             why = left.why
         else:
             if entry is not None:
-                had = f"has {file.size} bytes (before: {entry.source_size})"
-                why = f"{had}, or the copy is missing; it is copied again"
+                had = f"the source has {file.size} bytes (before: {entry.source_size})"
+                why = f"{had}, or the copy is missing; the file is copied again"
                 copy.note("again", why)
             why = self._download(self.source(directory, file.name), copy)
         if why:
@@ -319,7 +319,7 @@ class Collector:
             if entry and entry.cut
             else ""
         )
-        why = f"the server removed it before it was read{upto}"
+        why = f"the server removed the file before it was read{upto}"
         copy.note("purged", why)
 
 

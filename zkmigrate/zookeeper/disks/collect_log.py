@@ -170,9 +170,9 @@ class LogCopy:
         bases = [Base(copy.path, entry.cut)] if entry and entry.cut and intact else []
         bases = sorted(bases + ([part] if part else []), key=lambda base: base.cut.offset, reverse=True)
         base = next((one for one in bases if one.is_in(source)), None)
-        changed = "the local copy differs from the manifest; it is copied again from the start"
+        changed = "the local copy differs from the manifest; the log is copied again from the start"
         if entry is not None and base is None:
-            removed = "the server no longer has what was copied; it is copied again from the start"
+            removed = "the server no longer has the copied records; the log is copied again from the start"
             copy.note("again", removed if intact else changed)
         try:
             self._take(source, file, base, newest=newest)
@@ -180,7 +180,9 @@ class LogCopy:
             copy.note("again", changed)
             self._take(source, file, None, newest=newest)
         except CursorError as error:
-            raise FileUnreadable(f"{error}; it changed while it was read. Next: collect again") from error
+            raise FileUnreadable(
+                f"{error}; the log changed while it was read. Next: collect again"
+            ) from error
 
     def keep_part(self) -> bool:
         """Replace the copy by the part file of an interrupted run if the part file holds more.
@@ -218,7 +220,8 @@ class LogCopy:
                 return
         elif read.torn:
             copy.note(
-                "torn", f"ends in an incomplete write ({read.torn}), as after a crash; it is not copied"
+                "torn",
+                f"ends in an incomplete write ({read.torn}), as after a crash; that write is not copied",
             )
         state: State = "damaged" if read.damage else "growing" if newest else "whole"
         if read.wrote or (base is not None and base.path == copy.part):
@@ -227,7 +230,7 @@ class LogCopy:
         copy.part.unlink(missing_ok=True)
         if entry is None:
             if newest and not read.damage:
-                copy.note("left", "has no record yet")
+                copy.note("left", "the log has no record yet")
         elif base is None:
             copy.set_aside()
         elif (entry.state, entry.source_size) != (state, file.size):

@@ -134,6 +134,8 @@ def text(outcome: Outcome) -> str:
             f"{name}: {counted(taken, 'file')} copied; the folder has {counted(logs, 'log')} and "
             f"{counted(snapshots, 'snapshot')}, {megabytes(here['bytes'])}{upto}"
         )
-    stopped = ["stopped; run the same command again to continue"] if outcome.stopped else []
+    stopped = (
+        ["stopped before the end. Next: run the same command again to continue"] if outcome.stopped else []
+    )
     read = f"{megabytes(outcome.bytes_read)} read in {outcome.seconds:.1f} s"
     return "\n".join([*lines, *map(str, outcome.notes), *stopped, read])

@@ -123,7 +123,7 @@ def _file_errors() -> Iterator[None]:
     except (OSError, HostError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, FileNotFoundError):
-            raise FileRemoved("it no longer exists") from error
+            raise FileRemoved("the file no longer exists") from error
         if isinstance(error, OSError):
             raise FileUnreadable(error.strerror or str(error)) from error
         if getattr(error, "cause", "") in ("denied", "failed") and isinstance(cause, OSError):

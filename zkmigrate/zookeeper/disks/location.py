@@ -76,7 +76,8 @@ def parse_pairs(options: dict[str, Any]) -> list[Pair]:
     dests, logs = options["dest_dirs"], options["dest_log_dirs"]
     if logs and len(logs) != len(dests):
         raise UsageError(
-            f"{len(dests)} --dest-dir and {len(logs)} --dest-log-dir. Needed: one for each, in the same order"
+            f"there are {len(dests)} --dest-dir and {len(logs)} --dest-log-dir. Needed: one --dest-log-dir "
+            "for each --dest-dir, in the same order"
         )
     named = [(options["source_dir"], options["source_log_dir"])]
     named += zip(dests, logs or [None] * len(dests), strict=True)
@@ -130,7 +131,7 @@ class Disks:
         shown = ", ".join(sorted(names)[:3]) or "nothing"
         raise UsageError(
             f"{place} is not a directory of ZooKeeper. It contains {shown}. Needed: a dataDir or "
-            f"dataLogDir with its {VERSION_2}, or that folder itself"
+            f"dataLogDir with its {VERSION_2}, or the folder {VERSION_2} itself"
         )
 
     def _at(self, place: Place) -> Directory:
@@ -141,7 +142,7 @@ class Disks:
     def _to(self, place: Place) -> Transport:
         if self._transport is None:
             raise UsageError(
-                f"{place}: this command cannot reach hosts. Next: name a directory of this machine"
+                f"{place}: this command cannot read from other hosts. Next: name a directory of this machine"
             )
         return self._transport
 

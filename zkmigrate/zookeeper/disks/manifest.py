@@ -208,7 +208,7 @@ def load(out: Path) -> Manifest:
     try:
         body = json.loads(text)
         if body["format"] != _FORMAT:
-            raise ValueError(f"the format is {body['format']}, supported is {_FORMAT}")
+            raise ValueError(f"the format is {body['format']}, but only {_FORMAT} is supported")
         entries = [_entry(one) for one in body["files"]]
         return Manifest(
             out,

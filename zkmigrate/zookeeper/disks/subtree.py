@@ -135,7 +135,7 @@ def print_answer(
         return 0
     hint(
         f"zkmigrate: {answer.chroot} was read only in part: {describe_denied(answer.denied)}. Needed: READ "
-        "in their ACL for everybody, or the files of a server (--dir), where ACLs do not apply"
+        "for everybody in their ACLs, or the files of a server (--dir), where ACLs do not apply"
     )
     return 8
 
@@ -178,14 +178,16 @@ def text(answer: Answer) -> str:
     if answer.source == "disk":
         lines.append(f"at {format_zxid(answer.end)}, the newest transaction in the files")
     elif answer.begin == answer.end:
-        lines.append(f"all of it at {format_zxid(answer.end)}: nothing was written during the read")
+        lines.append(
+            f"every znode was read at {format_zxid(answer.end)}: nothing was written during the read"
+        )
     else:
         lines.append(
-            f"written during the read, from {format_zxid(answer.begin)} to {format_zxid(answer.end)}: "
-            "changes made after their znode was read are not included"
+            f"transactions were written during the read, from {format_zxid(answer.begin)} to "
+            f"{format_zxid(answer.end)}: changes made after a znode was read are not included"
         )
     if answer.gone:
-        lines.append(f"deleted before they were read: {answer.gone}")
+        lines.append(f"znodes deleted before they were read: {answer.gone}")
     if answer.denied:
         lines.append(f"incomplete: {describe_denied(answer.denied)}")
     return "\n".join(lines)

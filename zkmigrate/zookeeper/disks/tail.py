@@ -59,11 +59,13 @@ def text(found: Tail) -> str:
     where = f"{found.file} at offset {found.offset}" if found.source == "log" else found.file
     lines = [f"{format_zxid(found.zxid)} {where} ({found.bytes_read} bytes in {found.reads} reads)"]
     if found.torn:
-        lines.append("torn: the newest log ends in an incomplete write, as after a crash; it does not count")
+        lines.append(
+            "torn: the newest log ends in an incomplete write, as after a crash; that write is ignored"
+        )
     if found.source == "snapshot":
-        lines.append("no log contains it; it is the zxid in the snapshot's name")
+        lines.append("no log contains this zxid, which is the one in the snapshot's name")
     if found.skipped:
-        lines.append(f"skipped, without a usable record or content: {', '.join(found.skipped)}")
+        lines.append(f"skipped files without a usable record or content: {', '.join(found.skipped)}")
     if found.strays:
-        lines.append(f"not ZooKeeper's, or not in use: {', '.join(found.strays)}")
+        lines.append(f"files that are not ZooKeeper's, or that it does not use: {', '.join(found.strays)}")
     return "\n".join(lines)

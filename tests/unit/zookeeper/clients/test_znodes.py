@@ -40,12 +40,12 @@ def sent(server: ZnodeServer, nodes: list[Kept]) -> tuple[int, str]:
 
 def test_they_go_in_one_transaction_and_come_back_with_data_and_acl(server: ZnodeServer) -> None:
     before, nodes = server.state("/solr"), kept(server)
-    assert sent(server, nodes) == (0, "5 of 5 deleted, the others no longer existed")
+    assert sent(server, nodes) == (0, "5 of 5 znodes were deleted, the others no longer existed")
     assert (server.state("/solr"), server.multis) == ({}, 1)
-    assert sent(server, nodes) == (0, "they no longer exist")
+    assert sent(server, nodes) == (0, "the znodes no longer exist")
     server.put("/solr")
     assert znodes.create("dest", cast(Any, Client(server)), nodes) == (
-        0, "4 created; 1 already exist and were not changed",
+        0, "4 znodes were created; 1 already existed and were not changed",
     )  # fmt: skip
     assert server.state("/solr") == {**before, "/solr": (b"", OPEN)}
 
@@ -87,7 +87,7 @@ def test_what_changes_between_the_look_and_the_transaction_stays(server: ZnodeSe
 def test_what_somebody_else_deletes_meanwhile_is_no_error(server: ZnodeServer) -> None:
     nodes = kept(server)
     server.before = lambda number: server.remove("/solr/live/n1") if number == 1 else None
-    assert sent(server, nodes) == (0, "4 of 5 deleted, the others no longer existed")
+    assert sent(server, nodes) == (0, "4 of 5 znodes were deleted, the others no longer existed")
 
 
 def test_a_lost_answer_is_no_outcome(server: ZnodeServer) -> None:
@@ -98,7 +98,7 @@ def test_a_lost_answer_is_no_outcome(server: ZnodeServer) -> None:
 
 @pytest.mark.parametrize(
     ("path", "acl", "why"),
-    [("/none/a", OPEN, "/none/a has no parent any longer"),
+    [("/none/a", OPEN, "/none/a could not be created, because its parent no longer exists"),
      ("/shut/a", READ_ONLY, "no ACL lets this client create /shut/a")],
 )  # fmt: skip
 def test_what_cannot_be_made_is_told(server: ZnodeServer, path: str, acl: Any, why: str) -> None:

@@ -184,7 +184,7 @@ def test_a_find_beside_a_hole_is_still_a_find() -> None:
 def test_a_log_that_does_not_reach_the_leaders_zxid_is_unproved() -> None:
     result = judge([create_payload(5, "/o"), create_payload(6, "/o")], after=5, upto=8)
     assert result.held is None
-    assert result.unproved == "the log ends at 0x6, the leader is at 0x8"
+    assert result.unproved == "the log ends at 0x6, but the leader is at 0x8"
 
 
 def test_dest_not_behind_needs_no_log() -> None:

@@ -179,7 +179,7 @@ def test_watches_by_path() -> None:
     ("text", "message"),
     [
         ("", "is empty"),
-        (WCHP[:-1], "the end is missing"),
+        (WCHP[:-1], "the end of the answer is missing"),
         ("wchp is not executed because it is not in the whitelist.\n", "4lw.commands.whitelist"),
         ("\t0x1\n\n", "neither a path nor a session"),
         ("/a\n\tme\n\n", "not a session"),

@@ -127,7 +127,7 @@ def test_messages_are_cut_alike_however_they_arrive(messages: list[bytes], data:
 def test_a_length_that_cannot_be_is_refused_before_its_message_comes(length: int) -> None:
     frames = Frames(40)
     assert frames.feed(framed(b"x")) == [b"x"]
-    with pytest.raises(MalformedError, match=f"a message of {length} bytes, allowed are 0 to 40"):
+    with pytest.raises(MalformedError, match=f"a message has {length} bytes, but 0 to 40"):
         frames.feed(struct.pack(">i", length))
 
 

@@ -148,8 +148,11 @@ def test_null_data_stays_null() -> None:
         ),
         (delete_payload(OWN + 1, "/kafka/unheard"), "/kafka/unheard was deleted, but it does not exist"),
         (set_payload(OWN + 1, "/kafka/unheard", b""), "/kafka/unheard was written to, but it does not exist"),
-        (set_payload(OWN + 1, "/kafka/old", b"", version=9), "/kafka/old got version 9, expected 8"),
-        (acl_payload(OWN + 1, "/kafka/old", 1), "/kafka/old got aversion 1, expected 3"),
+        (
+            set_payload(OWN + 1, "/kafka/old", b"", version=9),
+            "/kafka/old got version 9, but the next one is 8",
+        ),
+        (acl_payload(OWN + 1, "/kafka/old", 1), "/kafka/old got aversion 1, but the next one is 3"),
         (create_payload(OWN + 1, "/kafka/old"), "/kafka/old was created, but it already existed"),
     ],
     ids=["container", "ttl", "delete", "set", "version", "aversion", "create"],

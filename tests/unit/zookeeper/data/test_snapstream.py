@@ -128,7 +128,7 @@ WIDE = b"\x80\x80\x80\x80\x08"  # a length of 2 GiB as a raw block declares it
 @pytest.mark.parametrize(
     ("data", "error", "offset", "reason"),
     [
-        (b"", TruncatedHeaderError, 0, "0 bytes, a snappy stream starts with 16"),
+        (b"", TruncatedHeaderError, 0, "only 0 bytes, but a snappy stream starts with 16"),
         (SNAPPY_HEADER[:5], TruncatedHeaderError, 0, "5 bytes"),
         (SNAPPY_HEADER[:15], TruncatedHeaderError, 0, "15 bytes"),
         (b"ZKSN" + bytes(40), ForeignFileError, 0, "a snappy stream starts with"),
@@ -145,10 +145,15 @@ WIDE = b"\x80\x80\x80\x80\x08"  # a length of 2 GiB as a raw block declares it
             8,
             "version 1, compatible from 0",
         ),
-        (SNAPPY_HEADER + PACKED + struct.pack(">i", -1), CorruptError, 16 + len(PACKED), "block of -1 bytes"),
-        (SNAPPY_HEADER + struct.pack(">i", 0), CorruptError, 16, "block of 0 bytes"),
-        (SNAPPY_HEADER + struct.pack(">i", 0x7FFFFFFF), CorruptError, 16, "block of 2147483647 bytes"),
-        (SNAPPY_HEADER + PACKED + SNAPPY_HEADER, CorruptError, 16 + len(PACKED), "block of -"),
+        (
+            SNAPPY_HEADER + PACKED + struct.pack(">i", -1),
+            CorruptError,
+            16 + len(PACKED),
+            "block has -1 bytes",
+        ),
+        (SNAPPY_HEADER + struct.pack(">i", 0), CorruptError, 16, "block has 0 bytes"),
+        (SNAPPY_HEADER + struct.pack(">i", 0x7FFFFFFF), CorruptError, 16, "block has 2147483647 bytes"),
+        (SNAPPY_HEADER + PACKED + SNAPPY_HEADER, CorruptError, 16 + len(PACKED), "block has -"),
         (
             SNAPPY_HEADER + PACKED + b"\0\0\0",
             CorruptError,
@@ -173,7 +178,7 @@ def test_what_is_wrong_with_a_snappy_stream_is_named(
 @pytest.mark.parametrize(
     ("data", "error", "offset", "reason"),
     [
-        (b"", TruncatedHeaderError, 0, "0 bytes, a gzip stream starts with 10"),
+        (b"", TruncatedHeaderError, 0, "only 0 bytes, but a gzip stream starts with 10"),
         (gz(b"x")[:9], TruncatedHeaderError, 0, "9 bytes"),
         (b"ZKSN" + bytes(40), ForeignFileError, 0, "a gzip stream starts with"),
         (gz(b"x" * 999)[:-1], CorruptError, 28, "truncated"),
@@ -299,7 +304,7 @@ def test_a_small_gzip_file_never_makes_gigabytes() -> None:
     mib = 1 << 20
     bursts = gz(bytes(70 * mib))
     came: list[int] = []
-    with pytest.raises(CorruptError, match=rf"{len(bursts)} bytes of gzip hold more than {64 * mib}"):
+    with pytest.raises(CorruptError, match=rf"{len(bursts)} bytes of gzip expand to more than {64 * mib}"):
         came.extend(map(len, raw_blocks(BytesReader(bursts), "snapshot.5.gz")))
     assert 63 * mib < sum(came) <= 64 * mib
     large = gz(random.Random(1).randbytes(mib // 2) + bytes(80 * mib))
@@ -308,5 +313,5 @@ def test_a_small_gzip_file_never_makes_gigabytes() -> None:
 
 def test_a_field_longer_than_a_record_is_refused() -> None:
     data = snapshot_of({"/a": b"x" * 200})
-    with pytest.raises(CorruptError, match="a field of 200 bytes, allowed are 100"):
+    with pytest.raises(CorruptError, match="a field has 200 bytes, but at most 100 are allowed"):
         list(read_snapshot(BytesReader(data), "snapshot.1", max_record=100))

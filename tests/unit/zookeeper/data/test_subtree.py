@@ -120,7 +120,7 @@ def answered(*replies: bytes) -> Walk:
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        (header(3), "a reply to request 3, expected: to request 2"),
+        (header(3), "a reply to request 3 arrived, but request 2 is the next"),
         (header(-1), "a reply to request -1"),
         (children_reply(2, ["a/b"], (1, 1, 1)), "invalid child name 'a/b'"),
         (children_reply(2, [""], (1, 1, 1)), "invalid child name ''"),
@@ -136,7 +136,7 @@ def test_a_reply_that_is_none_ends_the_walk(reply: bytes, said: str) -> None:
 def test_a_reply_nobody_asked_for_ends_the_walk() -> None:
     walk = answered(children_reply(2, [], (1, 1, 1)))
     assert walk.done
-    with pytest.raises(MalformedError, match="expected: none"):
+    with pytest.raises(MalformedError, match="arrived, but no request is open"):
         walk.take(header(2))
 
 

@@ -275,11 +275,11 @@ def test_a_compressed_snapshot_with_a_log_behind_it_gives_the_same_tree() -> Non
 def test_what_is_no_snapshot_is_named() -> None:
     with pytest.raises(TruncatedHeaderError):
         read_snapshot(BytesReader(b"ZKSN"), "snapshot.1")
-    with pytest.raises(ForeignFileError, match=r"^snapshot\.1 at offset 0: starts with b'ZKLG'"):
+    with pytest.raises(ForeignFileError, match=r"^snapshot\.1 at offset 0: the file starts with b'ZKLG'"):
         read_snapshot(BytesReader(b"ZKLG" + b"\0" * 50), "snapshot.1")
     with pytest.raises(ForeignFileError):
         read_snapshot(BytesReader(b"no"), "snapshot.1")
-    with pytest.raises(ForeignFileError, match="at offset 4: snapshot version 3, expected 2"):
+    with pytest.raises(ForeignFileError, match="at offset 4: the snapshot has version 3, but must have 2"):
         read_snapshot(BytesReader(b"ZKSN\0\0\0\3" + b"\0" * 50), "snapshot.1")
 
 

@@ -25,7 +25,7 @@ def test_an_operation_turned_into_an_error_may_keep_its_old_body() -> None:
 
 def test_bytes_behind_any_other_operation_are_refused() -> None:
     check = text("/kafka/controller_epoch") + struct.pack(">i", 3)
-    with pytest.raises(MalformedError, match="1 bytes remain in a multi's check"):
+    with pytest.raises(MalformedError, match="1 bytes follow the check in a multi"):
         decode_txn(multi_payload(1, payload(0, 13, check + b"x")))
 
 
@@ -36,5 +36,7 @@ def test_an_error_shorter_than_its_number_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", [7, 14, 16, -10, -11, 0, 99])
 def test_what_no_server_puts_into_a_multi_is_refused(kind: int) -> None:
-    with pytest.raises(MalformedError, match=f"a multi contains an operation of type {kind}$"):
+    with pytest.raises(
+        MalformedError, match=f"a multi contains an operation of type {kind}, which it cannot$"
+    ):
         decode_txn(multi_payload(1, payload(0, kind, bytes(40))))

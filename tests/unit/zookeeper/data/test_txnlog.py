@@ -75,7 +75,7 @@ def test_ends_are_told_apart() -> None:
     cases = {
         EndKind.EXACT: (whole, ""),
         EndKind.PADDING: (whole + b"\0" * 5000, ""),
-        EndKind.TORN: (whole[:-1] + b"\0" * 5000, "expected 0x42"),
+        EndKind.TORN: (whole[:-1] + b"\0" * 5000, "instead of 0x42"),
     }
     for kind, (data, detail) in cases.items():
         log = scan(BytesReader(data), "log.5", full=True)
@@ -141,9 +141,9 @@ def test_what_is_no_log_is_named(data: bytes, error: type[Exception]) -> None:
 
 
 def test_lengths_out_of_bounds_and_a_first_zxid_unlike_the_name_are_corrupt() -> None:
-    with pytest.raises(CorruptError, match="record length -1"):
+    with pytest.raises(CorruptError, match="a record has -1 bytes"):
         list(scan(BytesReader(build_log(5, 0) + b"\0" * 8 + b"\xff" * 4 + b"\0" * 50), "log.5"))
-    with pytest.raises(CorruptError, match="allowed are 1 to 100"):
+    with pytest.raises(CorruptError, match="but 1 to 100 are allowed"):
         list(scan(BytesReader(log_from([create_payload(5, "/a", b"x" * 200)])), "log.5", max_record=100))
     with pytest.raises(CorruptError, match="first record is 0x5, which is not the zxid in the file's name"):
         list(scan(BytesReader(build_log(5, 2)), "log.4"))
@@ -227,7 +227,7 @@ def test_strays_are_reported() -> None:
 
 def test_a_record_that_does_not_decode_names_file_and_offset() -> None:
     record = next(scan(BytesReader(log_from([payload(5, 99, b"")])), "log.5"))
-    with pytest.raises(ValueError, match=r"log\.5 at offset 56: unknown transaction type 99"):
+    with pytest.raises(ValueError, match=r"log\.5 at offset 56: the transaction type 99 is unknown"):
         record.txn()
 
 

@@ -407,7 +407,7 @@ def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     out, err = process.communicate(timeout=60)
     assert process.returncode == (-9 if how is signal.SIGKILL else 130), err
     if how is not signal.SIGKILL:
-        assert b"stopped; run the same command again" in out
+        assert b"Next: run the same command again to continue" in out
     assert side.here("log.1") == build_log(1, 4_000)
     assert side.names() == ["log.1", f"{name}.part"]
     code, said = side.verify()

@@ -142,8 +142,8 @@ def test_a_stray_writer_on_source_behind_the_cut_is_named_with_path_and_session(
     assert [(d["path"], d["kind"]) for d in found["digest"]["differences"]] == [
         ("/kafka/stray", "only on source")
     ]
-    assert f"it is at {NEW + 1:#x}" in found["delta"]["unproved"]
-    assert found["tail"]["dests"][str(dest)]["unproved"].endswith("if it was cut over, pass --after-cut")
+    assert f"dest is at {NEW + 1:#x}" in found["delta"]["unproved"]
+    assert found["tail"]["dests"][str(dest)]["unproved"].endswith("if dest was cut over, pass --after-cut")
 
     code, found = proved("all", source, dest, more=["--after-cut"])
     assert code == 10
@@ -326,7 +326,7 @@ def test_a_chroot_that_neither_side_has_is_no_proof(tmp_path: Path) -> None:
     source, dest = disk(tmp_path / "s", history()), disk(tmp_path / "d", history())
     result = run("all", source, dest, more=["--chroot", "/kafak"])
     assert result.exit_code == 2
-    assert "holds no znode /kafak" in result.stderr
+    assert "has no znode /kafak" in result.stderr
 
 
 @pytest.mark.parametrize("version", VERSIONS)

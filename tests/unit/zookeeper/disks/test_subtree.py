@@ -69,7 +69,7 @@ def test_a_server_is_asked_and_its_session_ended() -> None:
         ["mzxid", "0x30", "/kafka/b/c"],
         ["pzxid", "0x30", "/kafka/b"],
     ]
-    assert state == "all of it at 0x500: nothing was written during the read"
+    assert state == "every znode was read at 0x500: nothing was written during the read"
     assert server.closed == 1
 
 
@@ -104,8 +104,8 @@ def test_writes_meanwhile_and_znodes_that_went_are_told() -> None:
         result = run(at(server))
     assert result.exit_code == 0, result.output
     *_, state, gone = result.stdout.splitlines()
-    assert state.startswith("written during the read, from 0x40 to 0x41: ")
-    assert gone == "deleted before they were read: 1"
+    assert state.startswith("transactions were written during the read, from 0x40 to 0x41: ")
+    assert gone == "znodes deleted before they were read: 1"
 
 
 def test_a_walk_that_may_not_read_all_is_never_called_whole() -> None:
@@ -146,7 +146,7 @@ def test_a_walk_that_breaks_off_begins_anew_on_the_next_server() -> None:
     refused, lost = result.stderr.splitlines()
     assert refused.endswith(": cannot connect: Connection refused")
     assert lost == (
-        f"127.0.0.1:{first.port}: connection lost: the server closed the connection after 2 znodes"
+        f"127.0.0.1:{first.port}: the connection was lost: the server closed the connection after 2 znodes"
     )
     body = json.loads(result.stdout)
     assert (body["where"], body["requests"]) == (f"127.0.0.1:{second.port}", 5)
@@ -165,14 +165,17 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
             "closed the connection without opening a session. It does not serve",
         ),
         (TreeServer(TREE, greeting=EXPIRED), "refused the session as expired"),
-        (TreeServer(TREE, greeting=CONNECTED[:9]), "is not ZooKeeper: a ConnectResponse of 9 bytes"),
-        (TreeServer(TREE, drop_after=0), "connection lost: the server closed the connection"),
-        (TreeServer(TREE, garble=lambda _: HTTP), "a message of 1213486160 bytes, allowed are 0 to "),
-        (TreeServer(TREE, garble=lambda _: struct.pack(">i", -9)), "a message of -9 bytes"),
-        (TreeServer(TREE, garble=lambda _: struct.pack(">iq", 8, 1)), "long needs 8 bytes, 4 are left"),
+        (
+            TreeServer(TREE, greeting=CONNECTED[:9]),
+            "the server is not ZooKeeper: a ConnectResponse has 9 bytes",
+        ),
+        (TreeServer(TREE, drop_after=0), "the connection was lost: the server closed the connection"),
+        (TreeServer(TREE, garble=lambda _: HTTP), "a message has 1213486160 bytes, but 0 to "),
+        (TreeServer(TREE, garble=lambda _: struct.pack(">i", -9)), "a message has -9 bytes"),
+        (TreeServer(TREE, garble=lambda _: struct.pack(">iq", 8, 1)), "long needs 8 bytes, but 4 are left"),
         (
             TreeServer(TREE, garble=lambda r: r[:4] + b"\0\0\0\x63" + r[8:]),
-            "a reply to request 99, expected:",
+            "a reply to request 99 arrived, but",
         ),
         (TreeServer(TREE, garble=lambda r: r[:16] + struct.pack(">i", -112) + r[20:]), "SessionExpired"),
     ],
@@ -203,7 +206,7 @@ def test_a_reply_may_be_as_large_as_is_allowed() -> None:
     with running(TreeServer(wide)) as server:
         refused, taken = run(at(server), "--max-reply", "1000"), run(at(server), "--max-reply", "4000")
     assert refused.exit_code == 8
-    assert "bytes, allowed are 0 to 1000: a reply larger than --max-reply" in refused.stderr
+    assert "bytes, but 0 to 1000 are allowed. A reply is larger than --max-reply" in refused.stderr
     assert taken.exit_code == 0, taken.output
     assert taken.output.startswith("0x30 ")
 
@@ -250,7 +253,7 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
     (tmp_path / "bad" / "log.1").write_bytes(b"PK\x03\x04" + bytes(100))
     damaged = run("--dir", str(tmp_path / "bad"))
     assert damaged.exit_code == 8
-    assert "log.1 at offset 0: starts with b'PK" in damaged.stderr
+    assert "log.1 at offset 0: the file starts with b'PK" in damaged.stderr
     (tmp_path / "foreign").mkdir()
     assert run("--dir", str(tmp_path / "foreign")).exit_code == 2
 
@@ -336,13 +339,16 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up() -> No
     with socket.create_server(("127.0.0.1", 0)) as listener:  # the system accepts, nobody reads
         silent = TreeServer({}, port=listener.getsockname()[1])
         said = failures(silent, Limits(connect_s=0.2))
-    assert f"127.0.0.1:{silent.port}: connected, but opened no session: timed out" in said
+    assert (
+        f"127.0.0.1:{silent.port}: the server accepted the connection, but opened no session: timed out"
+        in said
+    )
 
 
 def test_a_server_that_falls_silent_is_given_up_within_the_session_it_granted() -> None:
     granted_ms = struct.pack(">ii", 0, 300) + CONNECTED[8:]
     with running(TreeServer(TREE, greeting=granted_ms, garble=lambda _: b"")) as server:
-        assert "connection lost: timed out" in failures(server, Limits())
+        assert "the connection was lost: timed out" in failures(server, Limits())
 
 
 def test_a_walk_that_is_interrupted_ends_its_session() -> None:

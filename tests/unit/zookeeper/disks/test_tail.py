@@ -98,8 +98,12 @@ def test_the_answer_names_what_is_out_of_the_ordinary(tmp_path: Path) -> None:
         ("empty", 2, "is not a directory of ZooKeeper. It contains nothing"),
         ("foreign", 2, "is not a directory of ZooKeeper. It contains a.txt"),
         ("nothing-yet", 8, "neither a usable snapshot nor a transaction"),
-        ("not-a-log", 8, "log.1 at offset 0: starts with b'PK"),
-        ("cut-header", 8, "log.1 at offset 0: 7 bytes, a transaction log starts with 16"),
+        ("not-a-log", 8, "log.1 at offset 0: the file starts with b'PK"),
+        (
+            "cut-header",
+            8,
+            "log.1 at offset 0: the file has only 7 bytes, but a transaction log starts with 16",
+        ),
         ("damaged", 8, "log.1 at offset "),
     ],
 )
