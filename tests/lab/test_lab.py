@@ -165,7 +165,7 @@ def test_a_fault_on_a_server_that_does_not_run_is_refused(lab: Lab) -> None:
         fault.kill(lab, "dest1")
     with pytest.raises(LabError, match="client1 runs no server"):
         fault.pause(lab, "client1")
-    with pytest.raises(LabError, match="no host 'dest9'"):
+    with pytest.raises(LabError, match="has no host 'dest9'"):
         fault.partition(lab, "dest9")
 
 

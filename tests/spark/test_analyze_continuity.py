@@ -213,9 +213,9 @@ def test_damage_is_told_with_file_and_offset(spark: SparkSession, tmp_path: Path
 def test_what_cannot_be_asked_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     one = put(tmp_path / "a" / "zk", log_1=build_log(1, 2))
     two = put(tmp_path / "b" / "zk", log_3=build_log(3, 2))
-    with pytest.raises(UsageError, match=r"logs of server zk in several directories.*NAME=DIR"):
+    with pytest.raises(UsageError, match=r"logs of server zk are in several directories.*NAME=DIR"):
         answer(spark, one, two)
-    with pytest.raises(UsageError, match=r"no such file\. Needed"):
+    with pytest.raises(UsageError, match=r"there is no file to read\. Needed"):
         answer(spark, one, tmp_path / "none")
     with pytest.raises(UsageError, match="no transaction log of dest"):
         answer(spark, one, dest=(put(tmp_path / "c", snapshot_1=snapshot_of({})),))

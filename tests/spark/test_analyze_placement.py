@@ -65,13 +65,16 @@ def test_a_row_for_each_cluster_and_what_if(spark: SparkSession, fleet: tuple[Pa
         ("good", "rebalance"), ("good", "scale"), ("good", "without 1"), ("nobody", "without 1"),
     ]  # fmt: skip
     assert {key: row["error"] for key, row in rows.items() if row["error"]} == {
-        ("", "rebalance"): "rows without a cluster: seen {no JSON. Needed: cluster as text",
+        ("", "rebalance"): "a row has no cluster, such as {no JSON. Needed: the cluster as text",
         ("bad", "rebalance"): (
             'bad: partitions[0] (topic "t", partition 0).size: seen "large"; needed: whole bytes as a number '
             f"from 0 to {2**63 - 1}"
         ),
         ("bare", "rebalance"): "bare: brokers: seen {}; needed: an object: the brokers by their ids",
-        ("nobody", "without 1"): "nobody: seen no row. Needed: partitions and brokers of the cluster",
+        (
+            "nobody",
+            "without 1",
+        ): "nobody has no row in the tables. Needed: partitions and brokers of the cluster",
     }
     assert rows["good", "scale"]["refused"][0].startswith("placement.no-new-broker: ")
     by_hand = tried("good", map(json.dumps, PARTITIONS), map(json.dumps, BROKERS), BY_DEFAULT[0])
@@ -110,10 +113,10 @@ def test_parquet_says_the_same_and_what_cannot_be_planned_is_refused(
     with pytest.raises(UsageError, match="Needed: --fleet-partitions FILE and --fleet-brokers FILE"):
         placement.run(Input(spark, Request((), fleet_partitions=str(partitions))))
     (tmp_path / "empty").write_text("\n")
-    with pytest.raises(UsageError, match=r"seen no row\. Needed: partitions with their cluster"):
+    with pytest.raises(UsageError, match=r"has no row\. Needed: partitions with their cluster"):
         run(spark, tmp_path / "empty", tmp_path / "empty")
     with pytest.raises(UsageError, match="no cluster can be planned"):
         run(spark, partitions, tmp_path / "empty")
     spark.range(1).write.parquet(str(tmp_path / "other.parquet"))
-    with pytest.raises(UsageError, match=r"seen columns id\. Needed: a column named cluster"):
+    with pytest.raises(UsageError, match=r"has the columns id\. Needed: a column named cluster"):
         run(spark, tmp_path / "other.parquet", brokers)

@@ -154,4 +154,4 @@ def test_no_transaction_and_nobody(spark: SparkSession, tmp_path: Path) -> None:
     found = answer(spark, tmp_path)
     assert (found.figures["opened"], found.figures["open"], found.figures["owners"]) == (0, 0, 0)
     assert "has no transaction" in found.answer
-    assert "none sets a rollback deadline" in found.answer
+    assert "there is no rollback deadline" in found.answer

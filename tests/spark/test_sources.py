@@ -137,9 +137,9 @@ def test_options_that_leave_rows_out(
     [
         ({"fromZxid": "0xzz"}, "a zxid, such as 0x1a00000000"),
         ({"since": "yesterday"}, "a time, such as"),
-        ({"columns": "path,colour"}, "columns colour. Possible: server, file"),
+        ({"columns": "path,colour"}, "there are no columns colour. Possible: server, file"),
         ({"columns": "path", "mode": "permissive"}, "Needed: corrupt among the columns"),
-        ({"types": "create,explode"}, "types explode. Possible: create, delete"),
+        ({"types": "create,explode"}, "there are no types explode. Possible: create, delete"),
         ({"pathPrefix": "/ümläut"}, "only ASCII"),
     ],
 )
@@ -310,8 +310,8 @@ def test_a_damaged_snapshot(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ask", "why"),
     [
-        (lambda spark, two: log(spark, two / "none"), "no such file"),
-        (lambda spark, two: log(spark, two), "no such file"),
+        (lambda spark, two: log(spark, two / "none"), "there is no file to read"),
+        (lambda spark, two: log(spark, two), "there is no file to read"),
         (lambda spark, two: log(spark, two / "zk1", mode="lax"), "Possible: failfast, permissive"),
         (lambda spark, two: log(spark, two / "zk1", splitMB="-1"), "Needed: a whole number"),
         (lambda spark, two: log(spark, two / "zk1", splitmb="0", dta="true"), "unknown option dta"),

@@ -120,7 +120,9 @@ class LabAccess:
         found = members(self.plans.values(), part)
         if not found:
             names = ", ".join(one.name for one in shape_of(self.spec).parts)
-            raise LabError(f"lab {self.id} has no ensemble or cluster {part}; it has {names}")
+            raise LabError(
+                f"lab {self.id} has no ensemble or cluster {part}. Its ensembles and clusters: {names}"
+            )
         return found
 
     def cluster(self, named: str | None = None) -> KafkaCluster:
@@ -132,7 +134,9 @@ class LabAccess:
         if named is None and len(clusters) == 1:
             return next(iter(clusters.values()))
         if named is None or named not in clusters:
-            raise LabError(f"which cluster of lab {self.id}? There are: {', '.join(clusters) or 'none'}")
+            raise LabError(
+                f"lab {self.id} needs the name of a cluster. Its clusters: {', '.join(clusters) or 'none'}"
+            )
         return clusters[named]
 
     @property
@@ -182,10 +186,10 @@ class LabAccess:
                 command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
             )
         except subprocess.TimeoutExpired as late:
-            raise LabError(f"{host}: {' '.join(argv)}: no end within {timeout_s:g} s") from late
+            raise LabError(f"{host}: {' '.join(argv)} did not end within {timeout_s:g} s") from late
         if check and done.returncode != 0:
             output = (done.stderr.strip() or done.stdout.strip())[-2000:]
-            raise LabError(f"{host}: {' '.join(argv)}: exit {done.returncode}: {output}")
+            raise LabError(f"{host}: {' '.join(argv)} ended with exit code {done.returncode}: {output}")
         return done
 
     def exec_command(self, host: str, argv: Sequence[str]) -> list[str]:
@@ -278,7 +282,7 @@ class LabAccess:
 
     def _plan(self, host: str) -> HostPlan:
         if host not in self.plans:
-            raise LabError(f"no host {host!r} in lab {self.id}; hosts: {', '.join(self.plans)}")
+            raise LabError(f"lab {self.id} has no host {host!r}. Its hosts: {', '.join(self.plans)}")
         return self.plans[host]
 
     def _leader(self, host: str) -> ProcessId:

@@ -93,7 +93,7 @@ def record(lab: Lab, directory: Path, progress: Progress = silent, *, journals: 
     """
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        raise LabError(f"{directory} is not empty; a recording needs a directory of its own")
+        raise LabError(f"{directory} is not empty. Needed: a new or empty directory")
     manifest: dict[str, object] = {
         "recorded": datetime.now(UTC).isoformat(timespec="seconds"),
         "backend": lab.record.backend,
@@ -102,7 +102,7 @@ def record(lab: Lab, directory: Path, progress: Progress = silent, *, journals: 
     hosts: dict[str, object] = {}
     for host in lab.hosts.values():
         if not host.pid:
-            progress(f"{host.name}: off, not recorded")
+            progress(f"{host.name} is off and was not recorded")
             continue
         found = _record_host(lab, host, directory / host.name, journals)
         hosts[host.name] = {

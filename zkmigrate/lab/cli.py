@@ -58,14 +58,16 @@ def _pairs(values: tuple[str, ...], what: str) -> dict[str, str]:
     """
     for value in values:
         if "=" not in value:
-            raise click.UsageError(f"{what} {value!r}: needed: NAME=VALUE")
+            raise click.UsageError(f"{what} {value!r} has no =. Needed: NAME=VALUE")
     return dict(value.split("=", 1) for value in values)
 
 
 def _numbers(values: dict[str, str], what: str) -> dict[str, int]:
     for name, value in values.items():
         if not value.isdigit():
-            raise click.UsageError(f"{what} {name}={value}: needed: a whole number")
+            raise click.UsageError(
+                f"{what} {name}={value} is not possible. Needed: {name}= and a whole number"
+            )
     return {name: int(value) for name, value in values.items()}
 
 
@@ -89,24 +91,37 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
 @_option("--source", "source_version", "ZooKeeper version of source.")
 @_option("--dest", "dest_version", "ZooKeeper version of dest.")
 @_option("--kafka", "kafka_version", "Kafka version.")
-@_option("--dest-count", "dest_count", "Dest hosts: 3 or 5.")
-@_option("--chroot", "chroot", "Kafka's subtree of source.")
-@_option("--session-timeout-ms", "session_timeout_ms", "Brokers' session timeout.")
-@_option("--tick-time-ms", "tick_time_ms", "ZooKeeper's tickTime.")
-@_option("--tree-size", "tree_size", "Filler znodes on source.")
-@_option("--tree-node-bytes", "tree_node_bytes", "Size of a filler.")
+@_option("--dest-count", "dest_count", "Number of dest hosts: 3 or 5.")
+@_option("--chroot", "chroot", "Kafka's chroot on source.")
+@_option("--session-timeout-ms", "session_timeout_ms", "Session timeout of the brokers, in milliseconds.")
+@_option("--tick-time-ms", "tick_time_ms", "ZooKeeper's tickTime, in milliseconds.")
+@_option("--tree-size", "tree_size", "Number of filler znodes on source.")
+@_option("--tree-node-bytes", "tree_node_bytes", "Size of a filler znode, in bytes.")
 @click.option(
-    "--reconfig/--no-reconfig", "reconfig_enabled", default=False, help="reconfigEnabled on source."
+    "--reconfig/--no-reconfig", "reconfig_enabled", default=False, help="Set reconfigEnabled on source."
 )
-@_option("--four-letter-words", "four_letter_words", "4lw.commands.whitelist.")
-@click.option("--sync/--no-sync", "sync_enabled", default=True, help="syncEnabled on source.")
+@_option("--four-letter-words", "four_letter_words", "Value of 4lw.commands.whitelist.")
+@click.option("--sync/--no-sync", "sync_enabled", default=True, help="Set syncEnabled on source.")
 @click.option("--jute-maxbuffer", type=int, help="jute.maxbuffer of every ZooKeeper host, in bytes.")
 @click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Extra line in source's zoo.cfg.")
 @click.option("--broker-option", multiple=True, metavar="KEY=VALUE", help="Extra line in server.properties.")
-@click.option("--bandwidth-kbit", multiple=True, metavar="HOST=KBIT", help="Limit a host's network link.")
-@click.option("--data-disk-mb", type=int, default=0, help="Give ZooKeeper's data its own disk.")
 @click.option(
-    "--service", type=click.Choice(["systemd", "commands"]), default="systemd", help="What starts servers."
+    "--bandwidth-kbit",
+    multiple=True,
+    metavar="HOST=KBIT",
+    help="Limit a host's network link to KBIT kilobits per second.",
+)
+@click.option(
+    "--data-disk-mb",
+    type=int,
+    default=0,
+    help="Size of a separate disk for ZooKeeper's data, in megabytes; 0: none.",
+)
+@click.option(
+    "--service",
+    type=click.Choice(["systemd", "commands"]),
+    default="systemd",
+    help="How servers are started: by systemd or by scripts.",
 )
 @click.option(
     "--security",

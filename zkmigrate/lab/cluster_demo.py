@@ -267,9 +267,9 @@ def gone_claim(running: Collection[int], named: Collection[str], left: Collectio
     stopped.
     """
     odd = [f"broker {id} runs" for id in running]
-    odd += [f"{name} names one" for name in named]
-    odd += [f"on the disk of {name}" for name in left]
-    needed = "stopped, named by no partition, and with empty disks"
+    odd += [f"{name} has a replica on a removed broker" for name in named]
+    odd += [f"a directory is left on {name}" for name in left]
+    needed = "the removed brokers are stopped, hold no replicas and have empty disks"
     held = truth(not odd, [])
     return Claim("removed_brokers_gone", not odd, held, needed, "brokers, disks", "; ".join(odd[:5]))
 
@@ -286,10 +286,10 @@ def planned_claim(runs: Iterable[Moved], wanted: tuple[str, ...]) -> Claim:
     """
     done = {run.name: run for run in runs}
     wrong = [f"{run.name}: {odd}" for run in done.values() for odd in run.wrong]
-    wrong += [f"{name}: not run" for name in wanted if name not in done]
+    wrong += [f"{name}: the run is missing" for name in wanted if name not in done]
     wrong += [f"{name}: nothing was planned" for name, run in done.items() if not run.partitions]
     value = {name: run.partitions for name, run in done.items()}
-    needed = "each planned set, in order and in sync"
+    needed = "every partition has its planned replicas, in order and in sync"
     return Claim("sets_as_planned", value, truth(not wrong, []), needed, "the brokers", "; ".join(wrong[:5]))
 
 

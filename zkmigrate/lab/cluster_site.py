@@ -65,7 +65,9 @@ def six_brokers(
     """
     zookeeper = release(version) <= LAST_ZOOKEEPER
     if not zookeeper and release(version) < FIRST_KRAFT:
-        raise LabError(f"no lab for Kafka {version}")
+        raise LabError(
+            f"no lab is possible for Kafka {version}, which has neither ZooKeeper nor KRaft for production"
+        )
     brokers = [
         {
             "rack": RACKS[(id - 1) % len(RACKS)],

@@ -20,8 +20,8 @@ def run(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 60)
     except FileNotFoundError as missing:
         raise LabError(f"the program {argv[0]} is not on this machine; the lab needs it") from missing
     except subprocess.TimeoutExpired as late:
-        raise LabError(f"{' '.join(argv)}: no end within {timeout_s:g} s") from late
+        raise LabError(f"{' '.join(argv)} did not end within {timeout_s:g} s") from late
     if done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip())[-2000:]
-        raise LabError(f"{' '.join(argv)}: exit {done.returncode}: {said}")
+        raise LabError(f"{' '.join(argv)} ended with exit code {done.returncode}: {said}")
     return done.stdout

@@ -122,7 +122,7 @@ def limit_disks(lab_id: str, host: str, mounts: Iterable[Path], mb_s: int) -> No
     """
     top = _blkio()
     if top is None:
-        raise LabError("this machine has no cgroup v1 hierarchy blkio, by which disks are limited")
+        raise LabError("this machine has no cgroup v1 hierarchy blkio, which is needed to limit disks")
     for mount in mounts:
         for group in (top, top / group_name(lab_id) / host):
             _limit(group, _device(mount), mb_s * 1_000_000)

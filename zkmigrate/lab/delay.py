@@ -84,7 +84,9 @@ def _carried(lab: Lab, host: str, figure: Path) -> Iterator[None]:
 
     def missing() -> str | None:
         if process.poll() is not None:
-            raise LabError(f"the carrier of {host} ended with {process.returncode}")
+            raise LabError(
+                f"the process that delays frames to {host} ended with exit code {process.returncode}"
+            )
         listed = run(["ip", "-n", lab.bridge_netns, "-br", "link"])
         return None if all(f"{tap} " in listed for tap in taps) else f"taps {taps}"
 

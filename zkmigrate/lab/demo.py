@@ -154,7 +154,7 @@ class Demo:
         The analysis lists tenants and writers under the chroot, and finds quiet times. Brokers and dest are
         switched off first, so that the analysis can use the whole machine.
         """
-        self.progress("lab: brokers and dest are switched off, the analysis has the machine")
+        self.progress("lab: brokers and dest are switched off, so that the analysis has the whole machine")
         for host in (*self.lab.role(Role.BROKER), *self.lab.role(Role.DEST)):
             self.lab.cut_power(host.name)
         data = ZOOKEEPER_DATA.lstrip("/")
@@ -322,7 +322,9 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
     foreign = [name for name, value in options.items() if name != "kafka_version" and value != default[name]]
     if foreign:
         words = ", ".join(name.replace("_", "-") for name in foreign)
-        raise click.UsageError(f"the demo of {playbook} takes --kafka-version; {words}: only for {MOVE}")
+        raise click.UsageError(
+            f"the demo of {playbook} takes only --kafka-version. Options only for {MOVE}: {words}"
+        )
     needs_root()
     return six_brokers(options["kafka_version"], policy=policy)
 

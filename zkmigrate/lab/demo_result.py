@@ -50,7 +50,7 @@ def show(
                 progress("lab: taking everything down")
     except ZkmigrateError as error:
         progress(f"failed: {error}")
-        progress(f"what was recorded is in {directory}")
+        progress(f"the recordings are in {directory}")
         if page := report(directory):
             progress(f"the report: {page}")
         sys.exit(1)

@@ -43,7 +43,9 @@ def unit_of(lab: Lab, host: str) -> str:
     if not service.has_server(role):
         raise LabError(f"{host} runs no server; this fault needs a ZooKeeper, broker or gateway host")
     if service.has_script(lab.spec, role):
-        raise LabError(f"{host} has no unit (a lab with service commands); this fault needs one")
+        raise LabError(
+            f"{host} has no systemd unit, because scripts start its server. This fault needs a unit"
+        )
     return f"{service.name_of(role)}.service"
 
 
@@ -52,7 +54,7 @@ def _main_pid(lab: Lab, host: str) -> int:
     unit = unit_of(lab, host)
     pid = int(lab.exec(host, ["systemctl", "show", "--property=MainPID", "--value", unit]).stdout)
     if pid == 0:
-        raise LabError(f"{unit} does not run on {host}; start it first")
+        raise LabError(f"{unit} does not run on {host}. Next: start the server")
     return pid
 
 
@@ -235,7 +237,7 @@ def _compile_slow_fsync(target: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise LabError(
-            "a slow disk needs a C compiler on this machine (package gcc and libc6-dev); none is there"
+            "a slow disk needs a C compiler, which this machine lacks. Next: install gcc and libc6-dev"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     with as_file(files("zkmigrate.lab") / "data" / "slow_fsync.c") as source:
@@ -268,8 +270,8 @@ def _data_disk(lab: Lab, host: str, disk: int) -> str:
     disks = list(render.data_disks(lab.spec, lab.plans[host]))
     if not 0 < disk <= len(disks):
         raise LabError(
-            f"{host} has {len(disks)} data disks of its own; filling one needs a lab with them "
-            "(lab up --data-disk-mb 512 for ZooKeeper, disks_mb in the shape for brokers)"
+            f"{host} has {len(disks)} separate data disks, so disk {disk} cannot be filled. Needed: a lab "
+            "with separate disks (lab up --data-disk-mb 512 for ZooKeeper, disks_mb in the shape for brokers)"
         )
     return disks[disk - 1]
 

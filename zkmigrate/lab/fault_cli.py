@@ -10,7 +10,7 @@ import click
 from zkmigrate.lab import fault as faults
 from zkmigrate.lab.lab import find
 
-lab_option = click.option("--lab", "named", metavar="ID", help="Which lab. Default: the only one.")
+lab_option = click.option("--lab", "named", metavar="ID", help="The id of the lab. Default: the only lab.")
 
 
 @click.group()
@@ -35,16 +35,16 @@ _OTHER = click.argument("other", required=False)
 _DISK = click.argument("disk", required=False, type=int, default=1)
 _SECONDS = click.argument("offset_s", metavar="SECONDS", type=float)
 _MILLISECONDS = click.argument("delay_ms", metavar="MILLISECONDS", type=int)
-_HARD = click.option("--hard", is_flag=True, help="Cut the power instead of a clean stop.")
+_HARD = click.option("--hard", is_flag=True, help="Cut the power instead of stopping cleanly.")
 
 _command(faults.kill, "Kill the host's server with SIGKILL. Undo it with `start`.", _HOST)
 _command(faults.start, "Start the host's server.", _HOST)
 _command(faults.pause, "Stop the host's server with SIGSTOP. Undo it with `resume`.", _HOST)
-_command(faults.resume, "Continue a paused server.", _HOST)
+_command(faults.resume, "Let a paused server continue.", _HOST)
 _command(faults.freeze, "Stop every process of the host. Undo it with `thaw`.", _HOST)
-_command(faults.thaw, "Continue a frozen host.", _HOST)
+_command(faults.thaw, "Let a frozen host continue.", _HOST)
 _command(faults.pause_ssh, "Stop every sshd process of the host. Undo it with `resume-ssh`.", _HOST)
-_command(faults.resume_ssh, "Continue the stopped sshd processes.", _HOST)
+_command(faults.resume_ssh, "Let the stopped sshd processes continue.", _HOST)
 _command(faults.partition, "Disconnect the host from OTHER, or from all. Undo it with `heal`.", _HOST, _OTHER)
 _command(faults.heal, "End a partition that was made with the same arguments.", _HOST, _OTHER)
 _command(faults.rules_removed, "Remove all packet filter rules of the host. This cannot be undone.", _HOST)

@@ -127,7 +127,7 @@ def wait_for_leader(host: str, directory: Path, supervisor: ProcessId, deadline_
         if not supervisor.alive():
             supervisor.reap()
             raise LabError(
-                f"{host}: systemd-nspawn --boot cannot run here, it ended: {console_tail(directory)}"
+                f"{host}: systemd-nspawn --boot ended before the host was up: {console_tail(directory)}"
             )
         leader = container_leader(supervisor.pid)
         if leader is None:

@@ -35,7 +35,9 @@ def write_inventory(
     ``--shape``, because such a lab is not the lab of a move.
     """
     if lab.spec.shape is not None:
-        raise LabError(f"lab {lab.id} is not the lab of a move; write the inventory of one of its clusters")
+        raise LabError(
+            f"lab {lab.id} is not the lab of a move. Next: write the inventory of one of its clusters"
+        )
     spec = lab.spec
     body: dict[str, Any] = {
         "version": 1,
@@ -210,4 +212,4 @@ def _cluster_id(lab: Lab, cluster: str) -> str:
         for line in file.read_text().splitlines() if file.exists() else ():
             if line.startswith("cluster.id="):
                 return line.removeprefix("cluster.id=")
-    raise LabError(f"no broker of {cluster} keeps a cluster id yet")
+    raise LabError(f"no broker of {cluster} has a cluster id yet. Next: start its brokers")

@@ -162,7 +162,7 @@ class Lab(LabAccess):
                 try:
                     patiently(_plant, client, [f"/filler/{number:07d}" for number in numbers], size)
                 except KazooException as error:
-                    raise LabError(f"filler znodes could not be made: {error!r}") from error
+                    raise LabError(f"the filler znodes could not be created: {error!r}") from error
             progress(f"tree: {self.spec.tree_size} filler znodes of {size} bytes")
 
     # -- servers and hosts
@@ -223,7 +223,7 @@ class Lab(LabAccess):
         if gateways:
             with self.operator():
                 wait_until("gateways ready", readiness.ports_open(between.ports(self.spec)), GATEWAYS_S)
-            progress("gateways: serve, all clients on the first cluster")
+            progress("gateways: ready, all clients are routed to the first cluster")
 
     def _kafka_started_s(self, broker: str) -> int:
         """Return the start time of the broker's process as unix time in seconds."""
@@ -337,4 +337,6 @@ def find(named: str | None) -> Lab:
     if len(found) == 1:
         return Lab(found[0])
     ids = ", ".join(path.name.removeprefix(state.PREFIX) for path in found) or "none"
-    raise LabError(f"which lab? There are: {ids}; name one with --lab, or build one with `zkmigrate lab up`")
+    raise LabError(
+        f"the lab must be named. Labs: {ids}. Next: pass --lab ID, or build a lab with `zkmigrate lab up`"
+    )

@@ -135,7 +135,7 @@ def inside(name: str) -> Iterator[None]:
         try:
             there = os.open(NETNS_DIRECTORY / name, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise LabError(f"there is no network namespace {name}: is the lab up?") from None
+            raise LabError(f"there is no network namespace {name}. Needed: a lab that is up") from None
         try:
             enter(there)
         finally:

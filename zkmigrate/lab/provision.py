@@ -361,16 +361,16 @@ def main() -> int:
     every.append("policy")
     parser = argparse.ArgumentParser(
         prog="python -m zkmigrate.lab.provision",
-        description="Fetch what the lab needs and is not there yet: its root file system and the jars named.",
+        description="Fetch missing software of the lab: the root file system and the named jars.",
     )
-    parser.add_argument("name", nargs="*", help=f"all of them when left out: {', '.join(every)}")
+    parser.add_argument("name", nargs="*", help=f"the jars to fetch; by default all: {', '.join(every)}")
     try:
         fetch(parser.parse_args().name or every, TimedProgress())
     except ProvisionError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; what is complete is kept, the rest is fetched anew next time", file=sys.stderr)
+        print("stopped; complete parts are kept, and the others are fetched again next time", file=sys.stderr)
         return 130
     return 0
 

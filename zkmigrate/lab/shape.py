@@ -110,11 +110,13 @@ class KafkaCluster(Part):
     def _one_kind_of_metadata(self) -> Self:
         own = self.controllers + sum(broker.controller for broker in self.brokers)
         if self.ensemble is not None and own:
-            raise ValueError("a cluster has an ensemble or controllers of its own, not both")
+            raise ValueError("a cluster has an ensemble or its own controllers, not both")
         if self.ensemble is not None and release(self.version) > LAST_ZOOKEEPER:
             raise ValueError(f"Kafka {self.version} has no ZooKeeper; leave `ensemble` out")
         if self.ensemble is None and not own:
-            raise ValueError("needs an ensemble, or controllers: hosts of their own or brokers that are both")
+            raise ValueError(
+                "a cluster needs an ensemble or controllers, which are separate hosts or also brokers"
+            )
         if self.ensemble is None and release(self.version) < FIRST_KRAFT:
             raise ValueError(f"Kafka {self.version} has no KRaft for production; name an `ensemble`")
         return self
@@ -144,7 +146,7 @@ class Shape(_Value):
         if not names:
             raise ValueError("a lab needs an ensemble or a cluster")
         if twice := [name for name, times in Counter([*names, *FURTHER]).items() if times > 1]:
-            raise ValueError(f"the name {twice[0]} is taken")
+            raise ValueError(f"the name {twice[0]} is used twice or reserved")
         if (self.gateways or self.mirrors) and len(self.clusters) != 2:
             raise ValueError(f"gateways and mirrors need two clusters; the shape has {len(self.clusters)}")
         serving = {ensemble.name for ensemble in self.ensembles if not ensemble.empty}
@@ -153,11 +155,12 @@ class Shape(_Value):
             if cluster.ensemble not in serving:
                 possible = ", ".join(sorted(serving)) or "none"
                 raise ValueError(
-                    f"{cluster.name}: no ensemble {cluster.ensemble} that serves; there are: {possible}"
+                    f"{cluster.name}: there is no running ensemble {cluster.ensemble}. Running ensembles: "
+                    f"{possible}"
                 )
         places = Counter((cluster.ensemble, cluster.chroot) for cluster in with_zookeeper)
         if shared := [f"{chroot} of {name}" for (name, chroot), times in places.items() if times > 1]:
-            raise ValueError(f"two clusters at {shared[0]}; each needs a chroot of its own")
+            raise ValueError(f"two clusters have the chroot {shared[0]}. Each cluster needs its own chroot")
         return self
 
     @classmethod

@@ -46,5 +46,5 @@ def complete(host: str, text: str) -> str:
     if _STATE_ABSENT not in text.splitlines():
         missing.append(f"the absence of {STATE_DIR}")
     if missing:
-        raise LabError(f"{host}: state of source cannot be vouched for, not seen: {', '.join(missing)}")
+        raise LabError(f"{host}: the recorded state of source is incomplete. Missing: {', '.join(missing)}")
     return text

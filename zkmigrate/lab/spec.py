@@ -139,7 +139,9 @@ class LabSpec:
         default = {item.name: item.default for item in fields(self)}
         changed = [name for name in MOVE_ONLY if getattr(self, name) != default[name]]
         if self.shape is not None and changed:
-            raise LabError(f"with a shape there is no {', '.join(changed)}; the shape itself says that")
+            raise LabError(
+                f"a shape defines {', '.join(changed)} itself. Next: remove the shape, or these settings"
+            )
         if self.service not in ("systemd", "commands"):
             raise LabError(f"service {self.service!r} is not possible; possible: systemd or commands")
         if self.dest_count not in (3, 5):
@@ -181,7 +183,7 @@ class LabSpec:
         known = {host.name for host in hosts}
         if unknown := sorted(set(self.bandwidth_kbit) - known):
             raise LabError(
-                f"bandwidth_kbit names no such host: {', '.join(unknown)}; hosts: {', '.join(sorted(known))}"
+                f"bandwidth_kbit names unknown hosts: {', '.join(unknown)}. Hosts: {', '.join(sorted(known))}"
             )
 
     @property

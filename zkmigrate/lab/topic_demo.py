@@ -88,7 +88,9 @@ class TopicDemo:
             one = switched(operator, target)
             self.done.append(one)
             self.places.append(self.site.open_on())
-            self.site.progress(f"switched to {target}: hold to go {one.held_s} s, to open {one.waited_s} s")
+            self.site.progress(
+                f"switched to {target}: {one.held_s} s from hold to go, {one.waited_s} s from hold to open"
+            )
 
     def _claims(self) -> Iterator[Claim]:
         yield Claim(

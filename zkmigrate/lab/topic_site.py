@@ -47,7 +47,7 @@ def two_clusters(old: str, new: str, *, gateways: int = 1, mirrors: int = 1) -> 
     """
     if release(old) > LAST_ZOOKEEPER or release(new) < FIRST_KRAFT:
         raise LabError(
-            f"no lab for {old} to {new}; possible: from a release with ZooKeeper to one with KRaft"
+            f"no lab is possible for {old} to {new}. Needed: a release with ZooKeeper, then one with KRaft"
         )
     clusters = [
         {"name": OLD, "version": old, "brokers": [{}] * 3, "ensemble": "zk", "chroot": f"/{OLD}"},
@@ -144,7 +144,7 @@ class TopicSite:
                 for one in wanted:
                     create_topics(one)
             except KafkaException as error:
-                raise LabError(f"not every topic could be made: {error}") from error
+                raise LabError(f"not every topic could be created: {error}") from error
         hosts = self.lab.role(Role.MIRROR)
         for number, host in enumerate(hosts, 1):
             for cluster in (one.name for one in shape_of(self.lab.spec).clusters):
@@ -222,7 +222,7 @@ class TopicSite:
         """
         places = self.places()
         if len(places) != 1 or {gate for _, gate in places} != {"open"}:
-            raise LabError(f"not open on exactly one cluster: {sorted(places)}")
+            raise LabError(f"the gateways do not all route the application to one cluster: {sorted(places)}")
         return next(route for route, _ in places)
 
     # --- the runs -------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def switched(operator: Operator, target: str) -> Switched:
     try:
         hold, go, opened = (spans[f"switch.{name}"] for name in ("hold", "go", "open"))
     except KeyError as error:
-        raise LabError(f"run {operator.run}: its journal has no end of step {error}") from error
+        raise LabError(f"the journal of run {operator.run} does not show the end of step {error}") from error
     began = hold["start_mono_ns"]
     held_s, waited_s = (round((one["end_mono_ns"] - began) / 1e9, 3) for one in (go, opened))
     return Switched(operator.run, target, held_s, waited_s, began, opened["end_mono_ns"])

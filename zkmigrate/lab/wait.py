@@ -43,5 +43,5 @@ def wait_until(
     end = time.monotonic() + deadline_s
     while (missing := condition()) is not None:
         if time.monotonic() >= end:
-            raise NotReady(f"{what}: not within {deadline_s:g} s; still missing: {missing}")
+            raise NotReady(f"{what}: not done within {deadline_s:g} s. Still missing: {missing}")
         time.sleep(poll_s)

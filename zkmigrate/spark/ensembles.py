@@ -62,7 +62,7 @@ class Sides:
             found = [disk for disk in self._sources if disk.server == self.request.server]
             if not found:
                 named = ", ".join(disk.server for disk in self._sources)
-                raise UsageError(f"source has no server {self.request.server}. Its servers: {named}")
+                raise UsageError(f"source has no server {self.request.server}. Servers of source: {named}")
             return found[0]
 
         def reaches(disk: Disk) -> tuple[int, int]:

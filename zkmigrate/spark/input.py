@@ -89,11 +89,11 @@ class Input:
             if self.request.server not in servers:
                 named = ", ".join(sorted(servers)) or "none"
                 raise UsageError(
-                    f"there is no log of a server {self.request.server}. Servers with logs: {named}"
+                    f"there is no log of server {self.request.server}. Servers with logs: {named}"
                 )
             return self.request.server
         if not servers:
-            raise UsageError(f"no transaction log at {_paths(self.places)}")
+            raise UsageError(f"there is no transaction log at {_paths(self.places)}")
 
         def reach(name: str) -> tuple[int, int, str]:
             return log_zxid(servers[name][0].name) or 0, -sum(file.size for file in servers[name]), name
@@ -127,7 +127,7 @@ class Input:
         for file in self.snapshots:
             if not check_snapshot(file.reader(), file.name, whole=False):
                 return file
-        raise UsageError(f"no complete snapshot at {_paths(self.places)}")
+        raise UsageError(f"there is no complete snapshot at {_paths(self.places)}")
 
     def nodes(self, *columns: str, **options: str) -> DataFrame:
         """Return the znodes of the newest complete snapshot.

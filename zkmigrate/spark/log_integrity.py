@@ -123,14 +123,16 @@ def servers_of(ensemble: str, input: Input) -> list[Server]:
             folders = sorted(set(map(_folder, found)))
             if len(folders) > 1:
                 raise UsageError(
-                    f"{kind} of server {name} in several directories: {', '.join(folders)}. Needed: NAME=DIR "
-                    "for each server, where their directories have the same name"
+                    f"the {kind} of server {name} are in several directories: {', '.join(folders)}. Needed: "
+                    "NAME=DIR with a different name for each server"
                 )
         servers.append(
             Server(ensemble, name, sorted(logs, key=lambda log: log_zxid(log.name) or 0), snapshots)
         )
     if not input.logs_by_server:
-        raise UsageError(f"no transaction log of {ensemble}. Needed: dataLogDir of each of its servers")
+        raise UsageError(
+            f"there is no transaction log of {ensemble}. Needed: the dataLogDir of each of its servers"
+        )
     return servers
 
 

@@ -82,7 +82,7 @@ def _missing(rows: Sequence[Row], start: int) -> str:
             if row.last - row.first + 1 != row.records:
                 return f"transactions of {first} to {format_zxid(row.last)} are missing or occur twice"
         last = row.last
-    return "" if start or last is not None else "no snapshot and no transaction"
+    return "" if start or last is not None else "there is no snapshot and no transaction"
 
 
 def is_session(owner: Column) -> Column:

@@ -35,7 +35,7 @@ def pack(out: Path) -> int:
     """
     if out.exists() and not zipfile.is_zipfile(out):
         raise UsageError(
-            f"{out} exists and is not an archive. Needed: a new name, or that of an earlier archive"
+            f"{out} exists and is not an archive. Needed: a new name, or the name of an earlier archive"
         )
     modules = dict(_modules(files(_PACKAGE), f"{_PACKAGE}/"))
     handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.absolute().parent)

@@ -44,7 +44,7 @@ def parse_place(text: str) -> Place:
     if not equals or not _NAME.fullmatch(name):
         name, path = "", text
     if not path:
-        raise UsageError(f"{text!r} names no directory. Needed: DIR, or NAME=DIR")
+        raise UsageError(f"{text!r} has no directory. Needed: DIR, or NAME=DIR")
     return Place(name, path)
 
 

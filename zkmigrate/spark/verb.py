@@ -98,7 +98,7 @@ def analyze(
         written = clean(json.dumps(stamped(body, at), ensure_ascii=False, indent=1))
         (out / JSON).write_text(f"{written}\n", encoding="utf-8")
         (out / PAGE).write_text(page(_title(request), _intro(request), sections), encoding="utf-8")
-        hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")
+        hint(f"the analysis is in {out / PAGE} and {out / JSON}; the tables are beside them as Parquet")
     held = [one.held for one in sections.values() if one.proves]
     return NOT_HELD if False in held else UNPROVED if None in held else 0
 
@@ -150,7 +150,7 @@ def reason(error: Exception) -> str:
 
 def _writable(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file. Needed: a new folder, or that of an earlier analysis")
+        raise UsageError(f"{out} is a file. Needed: a new folder, or the folder of an earlier analysis")
     if out.is_dir() and any(out.iterdir()) and not (out / JSON).is_file():
         raise UsageError(
             f"{out} is not empty and is not the folder of an earlier analysis. Needed: a new or empty folder"

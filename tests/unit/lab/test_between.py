@@ -44,7 +44,7 @@ def files(name: str) -> dict[str, render.HostFile]:
     [
         ({"clusters": []}, "need two clusters; the shape has 0"),
         ({"gateways": 0, "clusters": []}, "need two clusters; the shape has 0"),
-        ({"ensembles": [{"name": "mirror"}]}, "the name mirror is taken"),
+        ({"ensembles": [{"name": "mirror"}]}, "the name mirror is used twice or reserved"),
     ],
 )
 def test_they_need_two_clusters_and_their_names(changed: dict[str, Any], said: str) -> None:
@@ -55,7 +55,7 @@ def test_they_need_two_clusters_and_their_names(changed: dict[str, Any], said: s
 
 @pytest.mark.parametrize("pair", [("4.3.1", "4.3.1"), ("2.8.2", "2.8.2")])
 def test_a_pair_that_is_not_from_zookeeper_to_kraft_is_refused(pair: tuple[str, str]) -> None:
-    with pytest.raises(LabError, match="from a release with ZooKeeper to one with KRaft"):
+    with pytest.raises(LabError, match="Needed: a release with ZooKeeper, then one with KRaft"):
         two_clusters(*pair)
 
 
@@ -124,7 +124,7 @@ def test_the_times_of_a_switch_are_those_of_its_window_not_of_its_rehearsal(tmp_
     assert (found.held_s, found.waited_s) == (1.25, 1.75)
     assert (found.began_ns, found.ended_ns) == (10_000_000_000, 11_750_000_000)
     (operator.journal / "journal.jsonl").write_text("".join(f"{line}\n" for line in lines[:-2]))
-    with pytest.raises(LabError, match=r"no end of step 'switch.open'"):
+    with pytest.raises(LabError, match=r"does not show the end of step 'switch.open'"):
         topic_site.switched(operator, "new")
 
 
@@ -132,9 +132,12 @@ def test_the_times_of_a_switch_are_those_of_its_window_not_of_its_rehearsal(tmp_
     ("seen", "said"),
     [
         ([("old", "open"), ("old", "open")], ""),
-        ([("old", "open"), ("new", "open")], "not open on exactly one cluster"),
-        ([("old", "open"), ("old", "held")], "not open on exactly one cluster"),
-        ([("old", "sealed"), ("old", "sealed")], "not open on exactly one cluster"),
+        ([("old", "open"), ("new", "open")], "the gateways do not all route the application to one cluster"),
+        ([("old", "open"), ("old", "held")], "the gateways do not all route the application to one cluster"),
+        (
+            [("old", "sealed"), ("old", "sealed")],
+            "the gateways do not all route the application to one cluster",
+        ),
     ],
 )
 def test_clients_are_on_one_cluster_alone(

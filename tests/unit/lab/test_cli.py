@@ -28,7 +28,7 @@ def _no_labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_fault_takes_its_arguments_and_asks_for_a_lab(name: str) -> None:
     done = CliRunner().invoke(lab, ["fault", name, *ARGUMENTS.get(name, ["dest1"])])
     assert done.exit_code == 1
-    assert "which lab? There are: none" in done.output
+    assert "the lab must be named. Labs: none" in done.output
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_lab_that_does_not_exist_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--bandwidth-kbit", "dest1"], "needed: NAME=VALUE"),
-        (["--bandwidth-kbit", "dest1=fast"], "needed: a whole number"),
+        (["--bandwidth-kbit", "dest1"], "Needed: NAME=VALUE"),
+        (["--bandwidth-kbit", "dest1=fast"], "Needed: dest1= and a whole number"),
         (["--dest-count", "4"], "possible: 3 or 5"),
     ],
 )
@@ -85,8 +85,8 @@ def test_an_interactive_shell_says_where_it_is_and_nothing_else_is_touched() -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--produce-plan", "60:100", "--produce-rate", "5"], "needed: one of both"),
-        (["--repeat"], "needed: the plan to repeat"),
+        (["--produce-plan", "60:100", "--produce-rate", "5"], "Needed: only one of them"),
+        (["--repeat"], "Needed: the plan to repeat"),
         (["--produce-plan", "60"], "Needed: SECONDS:RATE"),
     ],
 )

@@ -86,15 +86,15 @@ def test_the_p99_within_a_run_and_outside() -> None:
 def test_an_option_of_the_move_is_refused_with_another_playbook() -> None:
     done = CliRunner().invoke(demo.main, ["--playbook", "kafka_reassign", "--dest-count", "5"])
     assert done.exit_code == 2
-    assert "dest-count: only for kafka_zookeeper_move" in done.output
+    assert "Options only for kafka_zookeeper_move: dest-count" in done.output
 
 
 @pytest.mark.parametrize(
     ("running", "named", "left", "said"),
     [
         ((5,), (), (), "broker 5 runs"),
-        ((), ("a-0",), (), "a-0 names one"),
-        ((), (), ("kf6: a-0",), "on the disk of kf6: a-0"),
+        ((), ("a-0",), (), "a-0 has a replica on a removed broker"),
+        ((), (), ("kf6: a-0",), "a directory is left on kf6: a-0"),
     ],
 )
 def test_a_removed_broker_must_be_gone_everywhere(

@@ -200,7 +200,7 @@ def test_a_whole_state_of_source_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("line", STATE.splitlines(keepends=True), ids=lambda line: line.split()[-1])
 def test_a_state_of_source_that_lacks_a_part_is_refused(line: str) -> None:
-    with pytest.raises(LabError, match="source1: state of source cannot be vouched for"):
+    with pytest.raises(LabError, match="source1: the recorded state of source is incomplete"):
         complete("source1", STATE.replace(line, ""))
 
 

@@ -91,8 +91,8 @@ KRAFT = {"name": "one", "version": "3.9.1", "brokers": [{"controller": True}]}
     ("wrong", "said"),
     [
         ({}, "needs an ensemble or a cluster"),
-        ({"ensembles": [ZK, ZK]}, "the name zk is taken"),
-        ({"ensembles": [{"name": "client"}]}, "the name client is taken"),
+        ({"ensembles": [ZK, ZK]}, "the name zk is used twice"),
+        ({"ensembles": [{"name": "client"}]}, "the name client is used twice"),
         ({"ensembles": [{"name": "zk1"}]}, r"ensembles\.0\.name"),
         ({"ensembles": [{"name": "far-too-long"}]}, r"ensembles\.0\.name"),
         ({"ensembles": [{"name": "zk", "count": 2}]}, "1, 3 or 5"),
@@ -103,10 +103,13 @@ KRAFT = {"name": "one", "version": "3.9.1", "brokers": [{"controller": True}]}
         ({"ensembles": [ZK], "clusters": [ONE | {"chroot": "kafka"}]}, "absolute znode path"),
         ({"ensembles": [ZK], "clusters": [ONE | {"version": "4.3.1"}]}, "4.3.1 has no ZooKeeper"),
         ({"ensembles": [ZK], "clusters": [ONE | {"controllers": 1}]}, "not both"),
-        ({"ensembles": [ZK | {"empty": True}], "clusters": [ONE]}, "no ensemble zk that serves"),
-        ({"clusters": [ONE]}, "there are: none"),
-        ({"ensembles": [ZK], "clusters": [ONE, ONE | {"name": "two"}]}, "two clusters at /kafka of zk"),
-        ({"clusters": [KRAFT | {"brokers": [{}]}]}, "needs an ensemble, or controllers"),
+        ({"ensembles": [ZK | {"empty": True}], "clusters": [ONE]}, "there is no running ensemble zk"),
+        ({"clusters": [ONE]}, "Running ensembles: none"),
+        (
+            {"ensembles": [ZK], "clusters": [ONE, ONE | {"name": "two"}]},
+            "two clusters have the chroot /kafka of zk",
+        ),
+        ({"clusters": [KRAFT | {"brokers": [{}]}]}, "needs an ensemble or controllers"),
         ({"clusters": [KRAFT | {"version": "2.8.2"}]}, "2.8.2 has no KRaft"),
     ],
 )
@@ -116,7 +119,7 @@ def test_impossible_shapes_are_refused_and_say_where(wrong: dict[str, Any], said
 
 
 def test_what_the_shape_says_is_said_nowhere_else() -> None:
-    with pytest.raises(LabError, match="there is no kafka_version, chroot; the shape itself says that"):
+    with pytest.raises(LabError, match="a shape defines kafka_version, chroot itself"):
         LabSpec(kafka_version="3.9.1", chroot="/a", shape=Shape.from_json({"clusters": [KRAFT]}))
 
 
@@ -201,7 +204,7 @@ def test_a_named_disk_is_filled_by_files_and_no_other_disk_is_there() -> None:
     assert [argv[-1] for argv in made.run] == ["/var/lib/kafka/disk2", "/var/lib/kafka/disk1"]
     assert "mkdir" not in made.run[0][2]
     for name, disk, has in (("old1", 3, 2), ("old1", 0, 2), ("old2", 1, 0), ("zk1", 1, 0)):
-        with pytest.raises(LabError, match=f"{name} has {has} data disks"):
+        with pytest.raises(LabError, match=f"{name} has {has} separate data disks"):
             fault.disk_full(lab, name, disk)
     with pytest.raises(LabError, match="client1 runs no server"):
         fault.disk_full(lab, "client1")
@@ -239,12 +242,14 @@ def test_each_cluster_has_an_inventory_for_its_playbook(made: Lab, tmp_path: Pat
 def test_what_a_lab_does_not_have_is_refused_by_name(made: Lab, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="not the lab of a move"):
         write_inventory(made, tmp_path / "migration.yml")
-    with pytest.raises(LabError, match=r"which cluster of lab .* There are: old, new"):
+    with pytest.raises(LabError, match=r"lab .* needs the name of a cluster\. Its clusters: old, new"):
         made.cluster()
-    with pytest.raises(LabError, match="no ensemble or cluster dest; it has zk, old, new"):
+    with pytest.raises(
+        LabError, match=r"no ensemble or cluster dest\. Its ensembles and clusters: zk, old, new"
+    ):
         made.members(Role.DEST)
     (made.host("new1").root / "var/lib/kafka/disk1/meta.properties").unlink()
-    with pytest.raises(LabError, match="no broker of new keeps a cluster id yet"):
+    with pytest.raises(LabError, match="no broker of new has a cluster id yet"):
         write_cluster_inventory(made, tmp_path / "new.yml", "new")
 
 

@@ -51,7 +51,7 @@ def test_spec_survives_json() -> None:
         ({"tree_node_bytes": 1_000_001}, "possible: 1 to 1000000"),
         ({"data_disk_mb": 64}, "128 or more"),
         ({"service": "runit"}, "possible: systemd or commands"),
-        ({"bandwidth_kbit": {"dest4": 100}}, "no such host: dest4"),
+        ({"bandwidth_kbit": {"dest4": 100}}, "unknown hosts: dest4"),
         ({"four_letter_words": "ruok, mntr"}, "leaves out srvr"),
     ],
 )

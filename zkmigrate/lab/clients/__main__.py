@@ -32,7 +32,7 @@ from zkmigrate.lab.wait import Progress, TimedProgress
 from zkmigrate.runbook.model.finding import Held
 
 NAME = "client_matrix"
-EXPECTED = "nothing failed, was lost, moved, twice, unseen or gone"
+EXPECTED = "no record failed, or was lost, moved, twice, unseen or gone"
 HOOK_S = 600.0
 COLUMNS = [one.name for one in fields(Figures)][1:]
 """The figures that the table shows, in order."""
@@ -81,8 +81,8 @@ def carried_out(command: str) -> str:
         raise LabError(f"the hook did not end within {HOOK_S:g} s: {command}") from late
     last = done.stdout.strip()[-1000:]
     if done.returncode != 0:
-        raise LabError(f"the hook ended with {done.returncode}: {last}")
-    return last or "ended with 0"
+        raise LabError(f"the hook ended with exit code {done.returncode}: {last}")
+    return last or "the hook ended with exit code 0"
 
 
 def case_of_hook(command: str, progress: Progress) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _topic(matrix: Matrix) -> None:
         create_topics(matrix.load(matrix.bootstrap))
         wait_until(f"{matrix.partitions} partitions of {matrix.topic}", leaderless, _LEADERS_S)
     except KafkaException as error:
-        raise LabError(f"no topic {matrix.topic} at {matrix.bootstrap}: {error}") from error
+        raise LabError(f"topic {matrix.topic} cannot be created at {matrix.bootstrap}: {error}") from error
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def parse_log(text: str | None) -> Log:
         }
         return Log(records, {part_of(key): int(end) for key, end in document["high"].items()})
 
-    return _parsed(Log, text, build, "what a log holds")
+    return _parsed(Log, text, build, "the content of a log")
 
 
 def part_of(key: str) -> tuple[str, int]:

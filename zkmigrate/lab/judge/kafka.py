@@ -146,7 +146,7 @@ def _cut_back(consumer: Recording, reads: list[Event], log: Log) -> Claim:
     held = truth(bool(reads), problems, bad_is_certain=bool(bad))
     shown = ", ".join(f"{what} at {at[0]}/{at[1]}@{at[2]}" for at, what in sorted(bad.items())[:_SHOWN])
     value = len(bad) if reads else None
-    needed = "0: all that was read is there in the end"
+    needed = "0: every record that was read is in the final log"
     return Claim("cut_back", value, held, needed, "consumer.jsonl, log.json", explain(shown, *problems))
 
 
@@ -194,5 +194,5 @@ def _metadata(metadata: Recording) -> Claim:
     gone = [*(verified or {}).get("missing_topics", []), *(verified or {}).get("wrong_configs", [])]
     held = truth(value["ok"] > 0, [problem], bad_is_certain=bool(gone))
     detail = explain(", ".join(gone[:_SHOWN]), problem)
-    needed = "every acknowledged change in effect at the end"
+    needed = "every acknowledged change is in effect at the end"
     return Claim("metadata_changes", value if operations else None, held, needed, "metadata.jsonl", detail)

@@ -43,7 +43,14 @@ def _taken(by_source: dict[str, list[Event]], problems: list[str]) -> Claim:
     for source, own in by_source.items():
         pauses = [(b["mono_ns"] - a["mono_ns"]) / 1e9 for a, b in pairwise(own)]
         value[source] = {"samples": len(own), "longest_pause_s": round(max(pauses, default=0.0), 3)}
-    return Claim("samples", value, truth(True, problems), "some of each source", _FILE, explain(*problems))
+    return Claim(
+        "samples",
+        value,
+        truth(True, problems),
+        "at least one sample of each source",
+        _FILE,
+        explain(*problems),
+    )
 
 
 def _none_of(what: str, seen: list[Event], problems: list[str], but: Collection[str] = ()) -> Claim:
@@ -68,7 +75,7 @@ def _throttled(seen: list[Event], problems: list[str]) -> Claim:
         for broker, own in (event["rates"] or {}).items():
             rates[broker] |= {int(value) for key, value in own.items() if key.endswith(".rate")}
     value = {broker: sorted(own) for broker, own in sorted(rates.items())}
-    return Claim("rates", value, truth(bool(rates), problems), "some", _FILE, explain(*problems))
+    return Claim("rates", value, truth(bool(rates), problems), "at least one rate", _FILE, explain(*problems))
 
 
 def _as_found(samples: Recording, sources: Collection[str], problems: list[str]) -> Claim:
@@ -88,7 +95,7 @@ def _as_found(samples: Recording, sources: Collection[str], problems: list[str])
         if told[source, "first"].get(target) != told[source, "last"].get(target)
     ]
     held = truth(not odd, problems, bad_is_certain=bool(odd))
-    needed = "every throttle setting as it was found"
+    needed = "every throttle setting is as it was before"
     return Claim("throttles_as_found", not odd, held, needed, _FILE, explain(*odd[:_SHOWN], *problems))
 
 
@@ -127,5 +134,5 @@ def late_claim(samples: Recording, sources: Collection[str], late: Collection[st
         problems += [] if own else [f"no sample from {source}"]
         ill += [name for name in late if own and name in own[-1]["under_replicated"]]
     held = truth(not ill, problems, bad_is_certain=bool(ill))
-    needed = "each whole in the last sample"
+    needed = "each partition has all replicas in the last sample"
     return Claim("born_at_stops", value, held, needed, _FILE, explain(*ill[:_SHOWN], *problems))

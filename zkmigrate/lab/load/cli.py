@@ -54,12 +54,14 @@ def _runner(lab: Lab, out: Path | None, **changes: Any) -> LoadRunner:
     help="Steps of the producer's rate, as in 60:100,30:200. The last rate stays.",
 )
 @click.option("--repeat", is_flag=True, help="Begin the plan again after its last step.")
-@click.option("--record-bytes", type=int, help="Size of a record.")
+@click.option("--record-bytes", type=int, help="Size of a record in bytes.")
 @click.option("--partitions", type=int, help="Partitions of each of the two topics.")
 @click.option("--metadata-rate", type=float, help="Kafka admin changes per second.")
-@click.option("--raw-rate", type=float, help="Creates per second and dest host.")
+@click.option("--raw-rate", type=float, help="Creates per second on each dest host.")
 @click.option("--tenant-rate", type=float, help="Sets per second of the other tenant.")
-@click.option("--cluster", metavar="NAME", help="A cluster of a shape. Default: the only one.")
+@click.option(
+    "--cluster", metavar="NAME", help="The cluster of a lab with a shape. Default: the only cluster."
+)
 def start(
     named: str | None,
     out: Path | None,
@@ -76,10 +78,12 @@ def start(
     changes: dict[str, Any] = {name: rate for name, rate in rates.items() if rate is not None}
     if plan is not None:
         if "produce_rate" in changes:
-            raise click.UsageError("--produce-rate with --produce-plan: needed: one of both")
+            raise click.UsageError(
+                "--produce-rate and --produce-plan are both given. Needed: only one of them"
+            )
         changes |= {"produce_plan": parse_plan(plan), "produce_repeat": repeat}
     elif repeat:
-        raise click.UsageError("--repeat without --produce-plan: needed: the plan to repeat")
+        raise click.UsageError("--repeat is given without --produce-plan. Needed: the plan to repeat")
     lab = find(named)
     runner = _runner(lab, out, **of_cluster(lab.spec, lab.cluster(cluster).name), **changes)
     runner.start(kinds or (MOVE_KINDS if lab.spec.shape is None else KAFKA_KINDS))

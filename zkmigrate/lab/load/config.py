@@ -34,7 +34,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """Return the host and the port of ``host:port``. Raises ValueError for any other text."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"address: seen {text!r}, needed host:port")
+        raise ValueError(f"{text!r} is not an address. Needed: host:port")
     return host, int(port)
 
 

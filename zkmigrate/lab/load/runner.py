@@ -68,7 +68,9 @@ class LoadRunner:
         wanted = list(kinds)
         for kind in wanted:
             if (self.directory / f"{kind}.jsonl").exists():
-                raise LabError(f"{self.directory} already holds a recording of {kind}: use another directory")
+                raise LabError(
+                    f"{self.directory} already has a recording of {kind}. Next: use another directory"
+                )
         self.directory.mkdir(parents=True, exist_ok=True)
         self.config.write(self.directory / "load.json")
         for kind in wanted:

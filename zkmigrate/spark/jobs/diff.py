@@ -113,14 +113,14 @@ def _section(input: Input, source: str, made: Mapping[str, _Diff]) -> Section:
     pictures = tuple(
         Picture(
             bars(f"{name}: znodes that differ", [Bar(*kind) for kind in one.counts.items()]),
-            "A znode counts for each field that differs.",
+            "A znode is counted for each field that differs.",
         )
         for name, one in made.items()
         if one.counts
     )
     answer = "; ".join(_answer(name, one) for name, one in made.items())
     frames = {f"differences-{name}": one.frame for name, one in made.items()}
-    equal = f"{input.request.chroot} of {source} compared with each dest server. "
+    equal = f"The subtree {input.request.chroot} of {source} was compared with each dest server. "
     return Section("Differences", equal + answer + ".", figures, tables if kinds else (), pictures, frames)
 
 

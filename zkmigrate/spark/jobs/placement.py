@@ -56,12 +56,12 @@ def run(input: Input) -> Section:
     if not units:
         if names:
             seen, needed = (
-                f"clusters {', '.join(names[:10])}",
+                f"only the clusters {', '.join(names[:10])}",
                 "a what-if for one of them, or for all clusters",
             )
         else:
             seen, needed = "no row", "partitions with their cluster"
-        raise UsageError(f"{request.fleet_partitions}: seen {seen}. Needed: {needed}")
+        raise UsageError(f"{request.fleet_partitions} has {seen}. Needed: {needed}")
     shares = min(len(units), _TASKS_PER_CORE * input.spark.sparkContext.defaultParallelism)
     asked = input.spark.createDataFrame(units, "number int, cluster string, place int")
     # Spark keeps a given number of shares, where it would join small ones to a single task.
@@ -92,7 +92,7 @@ def _lines(spark: SparkSession, path: str, kind: str) -> DataFrame:
         read = spark.read.parquet(path)
         if "cluster" not in read.columns:
             raise UsageError(
-                f"{path}: seen columns {', '.join(read.columns)}. Needed: a column named cluster"
+                f"{path} has the columns {', '.join(read.columns)}. Needed: a column named cluster"
             )
         cluster, line = F.col("cluster").cast("string"), F.to_json(F.struct("*"))
     else:
@@ -117,7 +117,7 @@ def _units(
             if name in known:
                 units.append((len(units), name, place))
             else:
-                error = f"{name}: seen no row. Needed: partitions and brokers of the cluster"
+                error = f"{name} has no row in the tables. Needed: partitions and brokers of the cluster"
                 absent.append(Outcome(name, one.name, one.verb, error=error))
     return units, absent
 
@@ -128,7 +128,7 @@ def _in_task(what_ifs: Sequence[WhatIf]) -> Callable[[Row], Outcome]:
         if row.cluster:
             return tried(row.cluster, _split(row.partitions), _split(row.brokers), what_if)
         first = min(_split(row.partitions) + _split(row.brokers))[:60]
-        error = f"rows without a cluster: seen {first}. Needed: cluster as text"
+        error = f"a row has no cluster, such as {first}. Needed: the cluster as text"
         return Outcome("", what_if.name, what_if.verb, error=error)
 
     return one
@@ -157,7 +157,13 @@ def _section(input: Input, outcomes: Sequence[Outcome], clusters: int, tried_on_
         answer += f" {counted(len(refusing), 'plan')} would need --ignore-warnings."
     top = input.request.top
     tables = [
-        table("plans", "Plans", plans[:top], _PLAN_COLUMNS, "range: of free bytes, highest minus lowest."),
+        table(
+            "plans",
+            "Plans",
+            plans[:top],
+            _PLAN_COLUMNS,
+            "range: the most free bytes of a broker minus the fewest.",
+        ),
         table("none", "Without a plan", [*failed, *refused][:top], _NONE_COLUMNS, wide=(3,)),
     ]
     figures = {

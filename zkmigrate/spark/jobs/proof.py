@@ -258,7 +258,7 @@ def _answer(chroot: Chroot, made: Mapping[str, Mapping[str, _Proof]]) -> str:
         f"{name}: {', '.join(f'{kind} {WORDS[proof.held]}' for kind, proof in proofs.items())}"
         for name, proofs in made.items()
     ]
-    return f"Whether dest has all that source has of {chroot}. {'; '.join(parts)}."
+    return f"Proofs that dest has everything that source has under {chroot}. {'; '.join(parts)}."
 
 
 def _seen(kind: str, proof: _Proof) -> str:
@@ -267,8 +267,8 @@ def _seen(kind: str, proof: _Proof) -> str:
         return str(body[_UNPROVED])
     if kind == "tail":
         return (
-            f"at {body['newest']}, shared with source up to {body['with_source']}. Source's newest mark is "
-            f"{body['needed']} at {body['path']}"
+            f"at {body['newest']}, shared with source up to {body['with_source']}. The largest zxid in "
+            f"source's subtree is {body['needed']} at {body['path']}"
         )
     if kind == "delta":
         return (

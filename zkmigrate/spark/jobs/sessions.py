@@ -212,7 +212,7 @@ def _churn(input: Input, covered: Extent, counts: dict[str, int], lived: dict[st
         f"sessions were opened and {counts['closed']} closed: {ends}."
     )
     if counts["opened_before_the_log"]:
-        found += f" {counts['opened_before_the_log']} of them were opened before the log begins."
+        found += f" {counts['opened_before_the_log']} of these sessions were opened before the log begins."
     if lived:
         found += (
             f" Half of the sessions that the log covers completely lived {length(lived['0.5'] / 1000)} or "
@@ -228,12 +228,12 @@ def _now_open(chroot: Chroot, covered: Extent, now: _Now | None, began: File | N
             f"Open sessions and the rollback deadline are unknown {base}: {covered.missing}. Needed: a "
             "snapshot, and the log after it without a gap."
         )
-    found = f"{now.open} are open at {format_zxid(covered.zxid)}."
+    found = f"{now.open} sessions are open at {format_zxid(covered.zxid)}."
     if not now.owning:
-        return f"{found} None owns an ephemeral at or under {chroot}, so none sets a rollback deadline."
-    found += f" {now.owning} own ephemerals at or under {chroot}"
+        return f"{found} No session owns an ephemeral at or under {chroot}, so there is no rollback deadline."
+    found += f" {now.owning} sessions own ephemerals at or under {chroot}"
     if now.unknown:
-        return f"{found}. The timeout of {now.unknown} is unknown, and so is the rollback deadline."
+        return f"{found}. The timeout of {now.unknown} sessions is unknown, and so is the rollback deadline."
     assert now.smallest_ms is not None
     return f"{found}. Their smallest timeout, the rollback deadline, is {now.smallest_ms} ms."
 

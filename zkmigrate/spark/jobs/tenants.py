@@ -65,7 +65,9 @@ def base_snapshot(input: Input) -> File | None:
     first = log_zxid(input.logs_by_server[input.reference][0].name) or 0
     if found := describe_gap(None, 0, first):
         log = f"the log of {input.reference}"
-        raise UsageError(f"no snapshot, and {log} does not begin with the first transaction: {found}")
+        raise UsageError(
+            f"there is no snapshot, and {log} does not begin with the first transaction: {found}"
+        )
     return None
 
 
@@ -196,7 +198,7 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
     snapshot = base_snapshot(input)
     base = f"{snapshot.name} of {snapshot.server} and the log after it" if snapshot else "only the log"
     largest_request = f"jute.maxbuffer ({request.jute_maxbuffer} bytes)"
-    near_it = f"From {_NEAR:.0%} of {largest_request} on: {'; '.join(dangers[:top])}."
+    near_it = f"At least {_NEAR:.0%} of {largest_request}: {'; '.join(dangers[:top])}."
     answer = (
         f"{len(rows)} subtrees, {sum(row.znodes for row in rows)} znodes by {base}; "
         f"{sum(row.writes for row in rows)} writes in the {minutes:.1f} minutes that the log of "

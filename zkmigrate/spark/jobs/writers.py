@@ -183,8 +183,12 @@ def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section
     others, brokers = ([one for one in writers if one["is_broker"] is broker] for broker in (False, True))
     answer = (
         f"{figures['under_chroot']} of {figures['records']} transactions changed {figures['chroot']}, "
-        f"requested by {len(brokers)} sessions of brokers and {len(others)} of others"
-        + (f", the last of these at {_when(max(one['last_ms'] for one in others))}." if others else ".")
+        f"requested by {len(brokers)} sessions of brokers and {len(others)} other sessions."
+        + (
+            f" The other sessions last wrote at {_when(max(one['last_ms'] for one in others))}."
+            if others
+            else ""
+        )
     )
     columns: list[tuple[str, Cell]] = [
         ("session", "session"), ("who", _who), ("address", "address"), ("changes", "changes"),

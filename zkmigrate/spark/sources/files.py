@@ -148,7 +148,7 @@ def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> l
         here = [file for file in _at(path) if is_one(posixpath.basename(file[0]))]
         if not here:
             needed = f"a dataDir, its {INSIDE}, a file of it, or a glob"
-            raise UsageError(f"{path}: no such file. Needed: {needed}")
+            raise UsageError(f"{path}: there is no file to read. Needed: {needed}")
         for name, size in here:
             found[name] = File(server or server_of(name), name, size)
     return sorted(found.values(), key=lambda file: (file.server, file.path))

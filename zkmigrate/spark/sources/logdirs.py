@@ -54,7 +54,7 @@ class LogDirSource(OwnSchemaSource):
     """The data source kafkalogdir."""
 
     format = "kafkalogdir"
-    choice_of_columns = "and select what you want"
+    choice_of_columns = "select columns afterwards"
 
     def arrow_schema(self) -> pa.Schema:
         return SEGMENTS

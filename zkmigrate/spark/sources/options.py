@@ -27,7 +27,7 @@ class OwnSchemaSource(DataSource):
     """
 
     format: str
-    choice_of_columns = "but the option columns"
+    choice_of_columns = "use the option columns"
 
     @classmethod
     def name(cls) -> str:
@@ -44,7 +44,8 @@ class OwnSchemaSource(DataSource):
         """Raise UsageError if the caller passed another schema than that of the data source."""
         if schema.fieldNames() != self.arrow_schema().names:
             raise UsageError(
-                f"{self.format} has its own schema. Needed: no call of schema(...), {self.choice_of_columns}"
+                f"{self.format} has its own schema. Next: remove the call of schema(...), and "
+                f"{self.choice_of_columns}"
             )
 
 
@@ -78,7 +79,7 @@ class OptionReader:
         """Return an option's value, which must be a possible word. The first word is the default."""
         found = self.text(name, possible[0]).lower()
         if found not in possible:
-            raise UsageError(f"{name} {found!r}. Possible: {', '.join(possible)}")
+            raise UsageError(f"the option {name} is {found!r}. Possible: {', '.join(possible)}")
         return found
 
     def columns(self, schema: pa.Schema, permissive: bool) -> pa.Schema:
@@ -89,11 +90,13 @@ class OptionReader:
         names = list(dict.fromkeys(self.words("columns"))) or schema.names
         unknown = [name for name in names if name not in schema.names]
         if unknown:
-            raise UsageError(f"columns {', '.join(unknown)}. Possible: {', '.join(schema.names)}")
+            raise UsageError(
+                f"there are no columns {', '.join(unknown)}. Possible: {', '.join(schema.names)}"
+            )
         if permissive and CORRUPT not in names:
             raise UsageError(
-                f"columns {', '.join(names)} with mode permissive, but without {CORRUPT}: a row that could "
-                f"not be read would look like any other. Needed: {CORRUPT} among the columns"
+                f"the columns are {', '.join(names)}, without {CORRUPT}, but the mode is permissive. A row "
+                f"that could not be read would look like any other. Needed: {CORRUPT} among the columns"
             )
         return pa.schema([schema.field(name) for name in names])
 
@@ -113,7 +116,7 @@ class OptionReader:
         """Return an option's value as a whole number that is not negative; `otherwise` by default."""
         found = self.text(name, str(otherwise))
         if not (found.isascii() and found.isdecimal()):
-            raise UsageError(f"{name} {found!r}. Needed: a whole number")
+            raise UsageError(f"the option {name} is {found!r}. Needed: a whole number")
         return int(found)
 
     def prefix(self, name: str) -> str:
@@ -123,7 +126,9 @@ class OptionReader:
         """
         found = self.text(name)
         if not found.isascii():
-            raise UsageError(f"{name} {found!r}. Needed: only ASCII; use a filter of Spark for other text")
+            raise UsageError(
+                f"the option {name} is {found!r}. Needed: only ASCII. For other text, use a filter of Spark"
+            )
         return found
 
     def zxid(self, name: str, otherwise: int) -> int:
@@ -134,7 +139,7 @@ class OptionReader:
         try:
             return int(text, 0)
         except ValueError:
-            raise UsageError(f"{name} {text!r}. Needed: a zxid, such as 0x1a00000000") from None
+            raise UsageError(f"the option {name} is {text!r}. Needed: a zxid, such as 0x1a00000000") from None
 
     def millis(self, name: str, otherwise: int) -> int:
         """Return a time in ISO 8601 as milliseconds since 1970. A time without a zone is UTC."""
@@ -144,7 +149,9 @@ class OptionReader:
         try:
             at = datetime.fromisoformat(text)
         except ValueError:
-            raise UsageError(f"{name} {text!r}. Needed: a time, such as 2026-11-22T03:00:00Z") from None
+            raise UsageError(
+                f"the option {name} is {text!r}. Needed: a time, such as 2026-11-22T03:00:00Z"
+            ) from None
         return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
     def end(self) -> None:

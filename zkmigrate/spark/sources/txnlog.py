@@ -88,7 +88,9 @@ def _kinds(names: Sequence[str]) -> frozenset[int] | None:
     """Return the codes of transaction types given by name; None if no name is given."""
     unknown = [name for name in names if name not in TxnType.__members__]
     if unknown:
-        raise UsageError(f"types {', '.join(unknown)}. Possible: {', '.join(TxnType.__members__)}")
+        raise UsageError(
+            f"there are no types {', '.join(unknown)}. Possible: {', '.join(TxnType.__members__)}"
+        )
     return frozenset(int(TxnType[name]) for name in names) or None
 
 

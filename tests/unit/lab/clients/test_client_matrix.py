@@ -27,8 +27,8 @@ BAD = Row(
 
 def test_a_hook_tells_what_it_said_and_fails_with_it() -> None:
     assert carried_out("echo first; echo switched") == "first\nswitched"
-    assert carried_out("true") == "ended with 0"
-    with pytest.raises(LabError, match="the hook ended with 3: held, not switched"):
+    assert carried_out("true") == "the hook ended with exit code 0"
+    with pytest.raises(LabError, match="the hook ended with exit code 3: held, not switched"):
         carried_out("echo held, not switched; exit 3")
 
 

@@ -44,10 +44,16 @@ def test_a_configuration_reads_back_as_written(tmp_path: Path) -> None:
         ('{"topics": "load-a"}', "topics: Input should be a valid array, seen 'load-a'"),
         ('{"bootstrap": 1}', "bootstrap: Input should be a valid string, seen 1"),
         ('{"raw_hosts": ["d1:2181"]}', "raw_hosts: Input should be an object, seen ['d1:2181']"),
-        ('{"raw_hosts": {"d1": "d1"}}', "raw_hosts.d1: Value error, address: seen 'd1', needed host:port"),
+        (
+            '{"raw_hosts": {"d1": "d1"}}',
+            "raw_hosts.d1: Value error, 'd1' is not an address. Needed: host:port",
+        ),
         ('{"produce_plan": [[60]]}', "produce_plan.0.1: Field required"),
         ('{"produce_plan": [[60, 0]]}', "produce_plan.0.1: Input should be greater than 0, seen 0"),
-        ('{"tenant_servers": ["s1"]}', "tenant_servers.0: Value error, address: seen 's1', needed host:port"),
+        (
+            '{"tenant_servers": ["s1"]}',
+            "tenant_servers.0: Value error, 's1' is not an address. Needed: host:port",
+        ),
     ],
 )
 def test_a_mistake_is_named(text: str, said: str) -> None:
@@ -58,7 +64,7 @@ def test_a_mistake_is_named(text: str, said: str) -> None:
 
 @pytest.mark.parametrize("text", ["d1", "d1:", ":2181", "d1:x", "d1:0", "d1:65536"])
 def test_a_bad_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="needed host:port"):
+    with pytest.raises(ValueError, match="Needed: host:port"):
         parse_address(text)
 
 

@@ -59,7 +59,7 @@ def test_two_runners_over_one_directory_see_the_same_processes(runner: LoadRunne
 
 def test_a_recording_is_not_overwritten(runner: LoadRunner) -> None:
     runner.start(["raw"])
-    with pytest.raises(LabError, match="already holds a recording of raw"):
+    with pytest.raises(LabError, match="already has a recording of raw"):
         LoadRunner(runner.directory, LoadConfig()).start(["tenant", "raw"])
     assert [item.kind for item in runner.status()] == ["raw"]
     assert load_config(runner.directory / "load.json") == CONFIG
