@@ -144,7 +144,7 @@ def up(
     bandwidth_kbit: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Build a lab; it runs until `lab down`."""
+    """Build a lab, which runs until `lab down`."""
     end_on_signals()
     spec = LabSpec(
         source_options=_pairs(source_option, "--source-option"),

@@ -269,7 +269,7 @@ class ClusterSite:
 
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
-    """Convert errors of requests to the cluster in the block to LabError."""
+    """Convert errors of cluster requests in the block to LabError."""
     try:
         yield
     except (KafkaException, KafkaError, KazooException, OSError) as error:
@@ -277,7 +277,10 @@ def answered() -> Iterator[None]:
 
 
 def when_answered(missing: Callable[[], str | None]) -> Callable[[], str | None]:
-    """Return a condition that treats a missing answer of the cluster as not yet met."""
+    """Return a condition that is not met, and does not fail, while the cluster does not answer.
+
+    missing: the condition to wrap. LabError means that the cluster does not answer.
+    """
 
     def asked() -> str | None:
         try:

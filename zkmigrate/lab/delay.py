@@ -37,7 +37,7 @@ _ENDS_S = 10.0
 
 
 class Delays:
-    """The current delay of frames from source to each dest host. It is created by :func:`delays`."""
+    """The current delay of frames from source to each dest host, created by :func:`delays`."""
 
     def __init__(self, lab: Lab, hosts: Sequence[str]) -> None:
         self._files = {host: lab.directory / f"delay-{host}-ms" for host in hosts}

@@ -6,7 +6,7 @@ from zkmigrate.errors import ZkmigrateError
 
 
 class LabError(ZkmigrateError):
-    """The lab cannot do what was requested; the message says what was seen and what is needed."""
+    """The lab cannot do what was requested. The message says what was seen and what is needed."""
 
 
 class NotReady(LabError):

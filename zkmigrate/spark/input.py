@@ -183,7 +183,10 @@ def _at_or_below(path: Column, root: str) -> Column:
 
 
 def only_under(chroot: Chroot) -> dict[str, str]:
-    """Return data source options that leave out most paths outside a chroot. Filter the rest with `under`."""
+    """Return data source options that leave out most paths outside a chroot.
+
+    Filter the result with `under`.
+    """
     return {"pathPrefix": chroot.path} if chroot.path != "/" and chroot.path.isascii() else {}
 
 

@@ -79,7 +79,7 @@ def delta_findings(
 
 
 def _ephemeral() -> Column:
-    """Return whether an operation creates an ephemeral."""
+    """Return the condition that an operation creates an ephemeral."""
     return F.col("type").isin("create", "create2") & F.coalesce(F.col("ephemeral_owner") != 0, F.lit(False))
 
 

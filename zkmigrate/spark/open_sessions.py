@@ -42,7 +42,7 @@ class Extent:
 
 
 def extent(log: DataFrame, start: int) -> Extent:
-    """Read the log once and return which part of history it covers.
+    """Read the log once, and return the part of history that it covers.
 
     start: the snapshot's zxid. Without a snapshot start is 0, and the log must begin with the first
     transaction.

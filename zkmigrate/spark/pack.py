@@ -65,7 +65,7 @@ def _modules(folder: Traversable, inside: str) -> Iterator[tuple[str, bytes]]:
 @click.command()
 @click.argument("out", metavar="OUT.zip", type=click.Path(path_type=Path))
 def main(out: Path) -> None:
-    """Write zkmigrate's code into the archive OUT.zip, and say how a cluster is given it."""
+    """Write zkmigrate's code into the archive OUT.zip, and print how to pass the archive to a cluster."""
     try:
         count = pack(out)
     except (UsageError, OSError) as error:

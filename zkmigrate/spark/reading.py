@@ -44,7 +44,7 @@ class StretchCache:
     def __call__(self, file: File, part: Part, stretches: Stretches) -> Iterable[Stretch]:
         """Return the stretches of a part of a log, from the cache if the whole log is known.
 
-        stretches: reads the part; it must not have begun. Raises the errors of `stretches`.
+        stretches: an iterator over the part that has not started yet. Raises the errors of this iterator.
         """
         if part != Part(file.name):
             return stretches

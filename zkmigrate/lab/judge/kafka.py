@@ -64,12 +64,12 @@ def _placed(acks: list[Event]) -> list[Event]:
 
 
 def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
-    """Return the claim ``lost``: acknowledged records that were not read alone at their acknowledged offset.
+    """Return the claim ``lost``: acknowledged records that were not read at their acknowledged offset.
 
-    The record must be in both reads: by the group while the load ran, and from the beginning once all clients
-    had stopped. An id at another offset does not count, nor does an offset that was read with two ids: after
-    an unclean election an acknowledged offset may contain another record, which is a loss. A record that was
-    acknowledged without an offset must be read somewhere in its partition.
+    Two reads must both have the record: the group's while the load ran, and the one from the beginning once
+    all clients had stopped. A record at another offset is lost, and so is a record at an offset that was read
+    with two ids: after an unclean election an acknowledged offset may contain another record. A record that
+    was acknowledged without an offset must be read somewhere in its partition.
     """
     live: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for event in reads:

@@ -64,7 +64,10 @@ def _missing(history: RunHistory, raw: Recording, acks: list[Event]) -> Claim:
 
 
 def _disorder(acks: list[Event]) -> list[str]:
-    """Return the acknowledgements out of order. On each host, zxids and sequence numbers must both rise."""
+    """Return a text for each acknowledgement out of order.
+
+    On each host, zxids and sequence numbers must rise.
+    """
     last: dict[str, tuple[int, int]] = {}
     found = []
     for event in acks:

@@ -55,7 +55,7 @@ class FileReader:
 
 
 class FileDirectory:
-    """A local directory. Raises the system's OSError."""
+    """A local directory. Its methods raise OSError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,7 +75,7 @@ class FileDirectory:
 
 
 class Listed:
-    """A directory that was listed once, so that all answers about its entries agree."""
+    """A directory whose entries are listed only once, so that all uses of the list agree."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory

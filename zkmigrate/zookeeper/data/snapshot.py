@@ -127,7 +127,7 @@ class Snapshot(Iterator[SnapshotNode]):
         return start
 
     def _settle(self, start: int) -> None:
-        """Add the bytes from `start` to `_pos` to the checksum, and drop what was read."""
+        """Add the bytes from `start` to `_pos` to the checksum, and remove them from the buffer."""
         with memoryview(self._buffer) as view:
             self._summed = zlib.adler32(view[start : self._pos], self._summed)
         if self._pos >= BLOCK:

@@ -115,7 +115,7 @@ class Walk:
         return not self._left and not self._sent
 
     def requests_to_send(self) -> bytes:
-        """Return as many framed requests as the window allows; empty if there is none to send."""
+        """Return as many framed requests as may be sent now; empty if there is none to send."""
         out = []
         while self._left and len(self._sent) < self._window:
             kind, path = self._left.pop()

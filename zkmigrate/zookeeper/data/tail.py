@@ -268,8 +268,8 @@ def _may_be_enclosed(
 def _begins(data: bytes, at: int, least_zxid: int) -> bool:
     """Return whether a transaction's header may start at `at`.
 
-    Numbers inside a record sometimes look like a frame (a cxid and a zxid that end in 0x4200); then no known
-    type follows.
+    Numbers inside a record sometimes look like a frame (a cxid and a zxid that end in 0x4200). In that case
+    no known transaction type follows.
     """
     zxid, kind = struct.unpack_from(">q", data, at + 12)[0], struct.unpack_from(">i", data, at + 28)[0]
     return zxid >= least_zxid and kind in KNOWN_TYPES
@@ -291,7 +291,7 @@ def _walk(reader: CountingReader, name: str, cursor: Cursor | None, max_record: 
 def data_end(reader: RandomReader) -> int:
     """Return the offset after the last non-zero byte, found by bisection.
 
-    It is exact unless a window inside the data is all zeros.
+    The offset is exact unless a window inside the data is all zeros.
     """
     return _ending(reader, 0).end
 

@@ -193,7 +193,7 @@ class Tree:
 
     @property
     def smallest_timeout_ms(self) -> int | None:
-        """The smallest known timeout of the sessions that own ephemerals here; None without any."""
+        """The smallest known timeout of the sessions that own ephemerals here; None if there is none."""
         return min((self.sessions[owner] for owner in self.owners if owner in self.sessions), default=None)
 
 

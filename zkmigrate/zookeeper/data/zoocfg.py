@@ -18,7 +18,10 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 
 class ZooCfgError(ZkDataError):
-    """An invalid line or value, with file, line, what was seen and what is valid."""
+    """An invalid line or value.
+
+    The text names file and line, and says which value is invalid and which is valid.
+    """
 
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(reason, file)
@@ -50,7 +53,7 @@ class ZooCfg:
         return None if found is None else found.value
 
     def values(self) -> dict[str, str]:
-        """Return the value of every key."""
+        """Return the value of each key, by key."""
         return {key: entry.value for key, entry in self.entries.items()}
 
 

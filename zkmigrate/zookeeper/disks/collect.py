@@ -111,7 +111,10 @@ class Collector:
             self._progress.plan(str(copy), file.size - have)
 
     def _try_server(self, server: Server, do: Callable[[], None]) -> bool:
-        """Run `do`, and return whether the host was reached. A failing host does not stop the others."""
+        """Run `do`, and return whether the host was reached.
+
+        If a host fails, the run continues with other hosts.
+        """
         try:
             do()
         except HostError as error:

@@ -44,7 +44,7 @@ class Place:
         return f"{self.host}:{self.path}" if self.host else self.path
 
     def inside(self, name: str) -> Place:
-        """Return the place of a directory inside this one."""
+        """Return the place of the directory `name` inside this directory."""
         return Place(self.host, f"{self.path.rstrip('/')}/{name}")
 
 

@@ -51,7 +51,7 @@ class Ownership:
 
     @property
     def smallest_timeout_ms(self) -> int | None:
-        """T: the smallest known timeout of the sessions that own ephemerals here; None without any."""
+        """T: the smallest known timeout of the sessions that own ephemerals here; None if there is none."""
         return min((self.timeouts[owner] for owner in self.owners if owner in self.timeouts), default=None)
 
     def kept(self, keeps: Callable[[str], bool]) -> Ownership:
