@@ -143,24 +143,24 @@ class ClusterSite:
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
     @contextlib.contextmanager
-    def _asked(self) -> Iterator[Brokers]:
+    def _connect(self) -> Iterator[Brokers]:
         """Yield a connection to the brokers. Raises LabError if they do not answer."""
         with self.lab.operator(), answered(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
             yield brokers
 
     def partitions(self) -> dict[str, Partition]:
         """Return the state of every partition as the brokers report it now, by name such as ``a-0``."""
-        with self._asked() as brokers:
+        with self._connect() as brokers:
             return brokers.partitions()
 
     def in_flight(self) -> dict[str, tuple[int, ...]]:
         """Return the broker ids of the replicas that are being added now, by partition."""
-        with self._asked() as brokers:
+        with self._connect() as brokers:
             return brokers.in_flight()
 
     def settings(self) -> dict[str, dict[str, str]]:
         """Return every throttle setting that the brokers report, by broker or topic and by key."""
-        with self._asked() as brokers:
+        with self._connect() as brokers:
             return brokers.settings()
 
     def controller(self) -> int:
@@ -168,8 +168,8 @@ class ClusterSite:
         with self.lab.operator(), answered():
             if ZOOKEEPER in self.sources:
                 with self.lab.zookeeper("zk") as client:
-                    told = client.get(f"{self.lab.cluster(CLUSTER).chroot}/controller")[0]
-                return int(json.loads(told)["brokerid"])
+                    content = client.get(f"{self.lab.cluster(CLUSTER).chroot}/controller")[0]
+                return int(json.loads(content)["brokerid"])
             client = KafkaAdminClient(bootstrap_servers=self.bootstrap.split(","))
             with contextlib.closing(client):
                 return int(client.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"])
@@ -181,8 +181,8 @@ class ClusterSite:
 
     def runs(self, broker: int) -> bool:
         """Return whether the broker's process runs."""
-        asked = ["systemctl", "is-active", "kafka"]
-        return self.lab.exec(host_of(broker), asked, check=False).stdout.strip() == "active"
+        command = ["systemctl", "is-active", "kafka"]
+        return self.lab.exec(host_of(broker), command, check=False).stdout.strip() == "active"
 
     def start_broker(self, broker: int) -> None:
         """Start a broker and wait until all brokers are registered and every ISR is full."""
@@ -282,13 +282,13 @@ def when_answered(missing: Callable[[], str | None]) -> Callable[[], str | None]
     missing: the condition to wrap. LabError means that the cluster does not answer.
     """
 
-    def asked() -> str | None:
+    def problem() -> str | None:
         try:
             return missing()
         except LabError as error:
             return str(error)
 
-    return asked
+    return problem
 
 
 def _confirmed(answer: Future[Any]) -> None:

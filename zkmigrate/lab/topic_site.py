@@ -122,8 +122,8 @@ class TopicSite:
         changes: fields of the matrix to replace.
         """
         doors = ",".join(f"{address}:{port}" for address, port in between.ports(self.lab.spec, OLD))
-        made = Matrix(doors, TOPIC, PARTITIONS, REPLICAS, GROUPS, log_at=self._log_at)
-        return replace(made, **changes)
+        matrix = Matrix(doors, TOPIC, PARTITIONS, REPLICAS, GROUPS, log_at=self._log_at)
+        return replace(matrix, **changes)
 
     def _log_at(self) -> str:
         """Return the addresses of the brokers of the cluster to which the clients were switched."""
@@ -172,11 +172,11 @@ class TopicSite:
 
         def missing() -> str | None:
             try:
-                told = json.loads(self._mirror("status", target, "--json"))
+                report = json.loads(self._mirror("status", target, "--json"))
             except LabError as error:
                 return str(error)[-300:]
-            states = {one["state"] for one in told["partitions"]}
-            active = [one["group"] for one in told["groups"] if one["state"] == "active"]
+            states = {one["state"] for one in report["partitions"]}
+            active = [one["group"] for one in report["groups"] if one["state"] == "active"]
             return ", ".join([*sorted(states - {"equal", "behind"}), *active]) or None
 
         wait_until(f"{TOPIC} on {target}", missing, _MIRRORED_S, poll_s=1.0)
@@ -206,8 +206,8 @@ class TopicSite:
     def app(self, gateway: str) -> dict[str, Any]:
         """Return a gateway's report about the application, as JSON values."""
         ask = [between.PROGRAM, "gateway", "status", "--config", between.GATEWAY_FILE, "--json"]
-        told = json.loads(self.lab.exec(gateway, ["runuser", "-u", OWN_USER, "--", *ask]).stdout)
-        found: dict[str, Any] = told["apps"][between.APP]
+        status = json.loads(self.lab.exec(gateway, ["runuser", "-u", OWN_USER, "--", *ask]).stdout)
+        found: dict[str, Any] = status["apps"][between.APP]
         return found
 
     def places(self) -> set[tuple[str, str]]:

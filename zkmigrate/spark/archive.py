@@ -40,7 +40,7 @@ def _log() -> bytes:
     return found
 
 
-def _made(archive: Path) -> None:
+def _make_archive(archive: Path) -> None:
     """Run jobs in a JVM that writes the archive when it ends, and wait until the JVM has ended."""
     from pyspark import SparkContext
 
@@ -62,7 +62,7 @@ def main() -> None:
     ARCHIVE.unlink(missing_ok=True)  # a JVM that uses an archive writes none
     new = ARCHIVE.with_name(f"{ARCHIVE.name}.{os.getpid()}")
     try:
-        _made(new)
+        _make_archive(new)
         if not new.is_file():
             raise click.ClickException(f"Java did not write {new}. Needed: Java 17 or newer")
         new.replace(ARCHIVE)

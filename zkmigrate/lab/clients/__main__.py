@@ -57,8 +57,8 @@ def table(rows: Sequence[Row]) -> str:
     head = ["client", "library", *COLUMNS, "held"]
     lines = [head]
     for row in rows:
-        told = asdict(row.figures)
-        values = ["-" if told[name] is None else str(told[name]) for name in COLUMNS]
+        figures = asdict(row.figures)
+        values = ["-" if figures[name] is None else str(figures[name]) for name in COLUMNS]
         lines.append([row.client, row.figures.library or "-", *values, row.held.value])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

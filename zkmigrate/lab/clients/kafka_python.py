@@ -22,8 +22,8 @@ def produce(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
     sending = Sending(task, record)
     servers = task.bootstrap.split(",")
 
-    def acked(id: str, sent_ns: int, told: Any) -> None:
-        sending.acked(id, sent_ns, told.partition, told.offset)
+    def acked(id: str, sent_ns: int, metadata: Any) -> None:
+        sending.acked(id, sent_ns, metadata.partition, metadata.offset)
 
     with closing(
         KafkaProducer(

@@ -26,7 +26,7 @@ def produce(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
             "enable.idempotence": task.idempotent,
             "acks": "all",
             "linger.ms": LINGER_MS,
-            "error_cb": partial(_told, record),
+            "error_cb": partial(_record_error, record),
         }
     )
 
@@ -66,7 +66,7 @@ def consume(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
             "client.id": task.name,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": COMMIT_MS,
-            "error_cb": partial(_told, record),
+            "error_cb": partial(_record_error, record),
         }
     )
 
@@ -82,14 +82,14 @@ def consume(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
             continue
         error = message.error()
         if error is not None:
-            _told(record, error)
+            _record_error(record, error)
             continue
         reading.got(message.topic() or "", message.partition() or 0, message.offset() or 0, message.value())
     consumer.close()
     return {"consumed": reading.consumed}
 
 
-def _told(record: Recorder, error: KafkaError) -> None:
+def _record_error(record: Recorder, error: KafkaError) -> None:
     record.write("kafka", error=error.str(), fatal=error.fatal())
 
 

@@ -80,19 +80,20 @@ def _throttled(seen: list[Event], problems: list[str]) -> Claim:
 
 def _as_found(samples: Recording, sources: Collection[str], problems: list[str]) -> Claim:
     """Return the claim that every throttle setting after the last sample equals that before the first one."""
-    told = {(event["source"], event["moment"]): event["throttles"] for event in samples.of("settings")}
+    settings = {(event["source"], event["moment"]): event["throttles"] for event in samples.of("settings")}
     problems = problems + [
         f"no {moment} settings from {source}"
         for source in sources
         for moment in ("first", "last")
-        if (source, moment) not in told
+        if (source, moment) not in settings
     ]
     odd = [
-        f"{source}, {target}: {told[source, 'first'].get(target)}, then {told[source, 'last'].get(target)}"
+        f"{source}, {target}: {settings[source, 'first'].get(target)}, "
+        f"then {settings[source, 'last'].get(target)}"
         for source in sources
-        if {(source, "first"), (source, "last")} <= set(told)
-        for target in sorted({*told[source, "first"], *told[source, "last"]})
-        if told[source, "first"].get(target) != told[source, "last"].get(target)
+        if {(source, "first"), (source, "last")} <= set(settings)
+        for target in sorted({*settings[source, "first"], *settings[source, "last"]})
+        if settings[source, "first"].get(target) != settings[source, "last"].get(target)
     ]
     held = truth(not odd, problems, bad_is_certain=bool(odd))
     needed = "every throttle setting is as it was before"

@@ -194,25 +194,31 @@ class Brokers:
         }
         self._adding = after
         self._whole |= {n: one.replicas for n, one in partitions.items() if len(one.isr) == len(one.replicas)}
-        rates = self._told(ResourceType.BROKER, self._ids()) if self._looks % _RATES_EVERY == 0 else None
+        rates = (
+            self._throttle_settings(ResourceType.BROKER, self._ids())
+            if self._looks % _RATES_EVERY == 0
+            else None
+        )
         self._looks += 1
         return sample(partitions, before if len(before) > len(after) else after, adding, rates)
 
     def settings(self) -> Settings:
         topics = self._admin.list_topics(timeout=_ANSWER_S).topics
-        return self._told(ResourceType.BROKER, self._ids()) | self._told(ResourceType.TOPIC, topics)
+        return self._throttle_settings(ResourceType.BROKER, self._ids()) | self._throttle_settings(
+            ResourceType.TOPIC, topics
+        )
 
     def _ids(self) -> list[str]:
         return [str(id) for id in self._admin.list_topics(timeout=_ANSWER_S).brokers]
 
-    def _told(self, kind: ResourceType, names: Iterable[str]) -> Settings:
+    def _throttle_settings(self, kind: ResourceType, names: Iterable[str]) -> Settings:
         """Return the throttle settings of those brokers or topics whose settings can be read."""
         found: Settings = {}
-        asked = [ConfigResource(kind, name) for name in names]
+        resources = [ConfigResource(kind, name) for name in names]
         alone = kind is ResourceType.BROKER  # a request about two brokers fails as a whole
-        calls = [[one] for one in asked] if alone else [asked] if asked else []
+        calls = [[one] for one in resources] if alone else [resources] if resources else []
         answers = [self._admin.describe_configs(call, request_timeout=_ANSWER_S) for call in calls]
-        for resource, answer in (one for told in answers for one in told.items()):
+        for resource, answer in (one for per_call in answers for one in per_call.items()):
             with suppress(KafkaException):
                 own = {
                     key: str(entry.value)
@@ -294,9 +300,9 @@ class ZooKeeper:
 
         paths: the path of each znode by name. All znodes are requested at once.
         """
-        asked = {name: self._client.get_async(path) for name, path in paths.items()}
+        requests = {name: self._client.get_async(path) for name, path in paths.items()}
         found = {}
-        for name, answer in asked.items():
+        for name, answer in requests.items():
             with suppress(NoNodeError):
                 found[name] = json.loads(answer.get(timeout=2 * _ANSWER_S)[0])
         return found

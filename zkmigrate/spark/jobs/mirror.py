@@ -50,7 +50,7 @@ _SCHEMA = pa.schema([
 def run(input: Input) -> Section:
     """Run the job. Raises the errors of `compared`."""
     found = compared(input.spark, input.request)
-    told = code(found)
+    exit_code = code(found)
     unequal = [one for one in found if one.state != "equal"]
     first = f" First: {_name(unequal[0])}: {unequal[0].why or unequal[0].state}." if unequal else ""
     answer = f"{total(found)}.{first}"
@@ -59,7 +59,7 @@ def run(input: Input) -> Section:
     shown = table("partitions", "Partitions", rows[: input.request.top], _COLUMNS, wide=(5, 6))
     values = [{**body(one), "differing": list(one.differing.items())} for one in found]
     frames = {"partitions": local_frame(input.spark, pa.Table.from_pylist(values, _SCHEMA))}
-    held = None if told and told != CLAIM else not told
+    held = None if exit_code and exit_code != CLAIM else not exit_code
     return Section("Mirror", answer, figures, (shown,), frames=frames, held=held, proves=True)
 
 
@@ -153,15 +153,15 @@ def _reach(one: _Replica) -> tuple[int, int]:
 
 def _logs(spark: SparkSession, side: str, replicas: Mapping[Part, _Replica]) -> dict[Part, Log | str]:
     """Return the log of each partition, or the reason why the log cannot be read."""
-    asked = [(part, path, base) for part, one in replicas.items() for path, base in one.segments]
+    places = [(part, path, base) for part, one in replicas.items() for path, base in one.segments]
     scanned: dict[Part, list[Segment | str]] = {part: [] for part in replicas}
-    for part, found in _mapped(spark, _scanned, asked):
+    for part, found in _mapped(spark, _scanned, places):
         scanned[part].append(found)
     return {part: _log(side, replicas[part], found) for part, found in scanned.items()}
 
 
-def _scanned(asked: tuple[Part, str, int]) -> tuple[Part, Segment | str]:
-    part, path, base_offset = asked
+def _scanned(place: tuple[Part, str, int]) -> tuple[Part, Segment | str]:
+    part, path, base_offset = place
     try:
         return part, Segment(path, scan(_open(path), base_offset, KafkaCodecs()))
     except BatchError as error:
@@ -199,22 +199,22 @@ def _joined(
             pairs[part] = here, there
         else:
             unknown[part] = "; ".join(one for one in (here, there) if isinstance(one, str))
-    asked: list[tuple[Part, int, int, int]] = []
+    shares: list[tuple[Part, int, int, int]] = []
     for part, (here, there) in pairs.items():
         begin, end = bounds(here, there)
-        asked += [(part, begin, stop, end) for begin, stop in slices(here, begin, end)]
+        shares += [(part, begin, stop, end) for begin, stop in slices(here, begin, end)]
     shared = spark.sparkContext.broadcast(pairs)
 
-    def one(asked: tuple[Part, int, int, int]) -> tuple[Part, int, Joined | str]:
-        part, begin, stop, end = asked
+    def one(share: tuple[Part, int, int, int]) -> tuple[Part, int, Joined | str]:
+        part, begin, stop, end = share
         return part, begin, _part(shared.value[part], begin, stop, end)
 
     found: dict[Part, dict[int, Joined | str]] = {part: {} for part in pairs}
-    for part, begin, told in _mapped(spark, one, asked):
-        found[part][begin] = told
+    for part, begin, result in _mapped(spark, one, shares):
+        found[part][begin] = result
     shared.destroy()
     verdicts = {
-        part: verdict(*part, *pairs[part], [told for _, told in sorted(own.items())])
+        part: verdict(*part, *pairs[part], [result for _, result in sorted(own.items())])
         for part, own in found.items()
     }
     verdicts |= {part: ComparedLogs(*part, "unknown", 0, 0, 0, why) for part, why in unknown.items()}
@@ -232,8 +232,8 @@ def _part(pair: Pair, begin: int, stop: int, end: int) -> Joined | str:
         return f"cannot be read: {error}"
 
 
-def _mapped(spark: SparkSession, one: Callable[[T], U], asked: Sequence[T]) -> Iterable[U]:
+def _mapped(spark: SparkSession, one: Callable[[T], U], items: Sequence[T]) -> Iterable[U]:
     """Return the results of `one` for each item, computed in tasks."""
-    if not asked:
+    if not items:
         return []
-    return spark.sparkContext.parallelize(asked, min(len(asked), _TASKS)).map(one).collect()
+    return spark.sparkContext.parallelize(items, min(len(items), _TASKS)).map(one).collect()

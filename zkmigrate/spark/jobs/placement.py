@@ -63,9 +63,9 @@ def run(input: Input) -> Section:
             seen, needed = "no row", "partitions with their cluster"
         raise UsageError(f"{request.fleet_partitions} has {seen}. Needed: {needed}")
     shares = min(len(units), _TASKS_PER_CORE * input.spark.sparkContext.defaultParallelism)
-    asked = input.spark.createDataFrame(units, "number int, cluster string, place int")
+    trials = input.spark.createDataFrame(units, "number int, cluster string, place int")
     # Spark keeps a given number of shares, where it would join small ones to a single task.
-    shared = clusters.join(F.broadcast(asked), "cluster").repartitionByRange(shares, "number")
+    shared = clusters.join(F.broadcast(trials), "cluster").repartitionByRange(shares, "number")
     # applyInArrow needs pandas as well.
     outcomes += shared.rdd.map(_in_task(what_ifs)).collect()
     outcomes.sort(key=lambda one: (one.cluster, one.what_if))

@@ -118,7 +118,7 @@ class Scripted(Brokers):
     def in_flight(self) -> dict[str, tuple[int, ...]]:
         return {}
 
-    def _told(self, kind: object, names: object) -> Settings:
+    def _throttle_settings(self, kind: object, names: object) -> Settings:
         return {}
 
     def _ids(self) -> list[str]:
@@ -154,6 +154,6 @@ class Admin:
 def test_each_broker_tells_its_own_rates() -> None:
     brokers = Brokers("127.0.0.1:1")
     brokers._admin = Admin()  # type: ignore[assignment]
-    assert brokers._told(ResourceType.BROKER, ["1", "2"]) == {
+    assert brokers._throttle_settings(ResourceType.BROKER, ["1", "2"]) == {
         f"broker-{id}": {"leader.replication.throttled.rate": f"{id}000"} for id in (1, 2)
     }
