@@ -175,8 +175,8 @@ class _SourceSubtrees:
 def no_subtree(server: str, chroot: Chroot, zxid: int) -> UsageError:
     """Return the error for a chroot without a znode."""
     return UsageError(
-        f"{server} has no znode {chroot.listed} at {format_zxid(zxid)}. Needed: --chroot with the path at the "
-        "end of the brokers' zookeeper.connect"
+        f"{server} has no znode {chroot.listed} at {format_zxid(zxid)}. Needed: --chroot with the path at "
+        "the end of the brokers' zookeeper.connect"
     )
 
 

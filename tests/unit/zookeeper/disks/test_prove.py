@@ -398,7 +398,7 @@ def test_at_the_chroot_slash_trees_are_compared_without_other_tenants(tmp_path: 
         (("--chroot", "/kafka", "--only", "kafka"), "--only applies to the chroot /"),
         (("--chroot", "/", "--only", "a,,b"), "is not a list of znodes directly below /"),
         (("--chroot", "/", "--only", "a/b"), "is not a list of znodes directly below /"),
-        (("--chroot", "/", "--only", "nobody"), "holds no znode /nobody"),
+        (("--chroot", "/", "--only", "nobody"), "has no znode /nobody"),
     ],
 )
 def test_names_that_are_none_are_refused(tmp_path: Path, more: Sequence[str], said: str) -> None:
