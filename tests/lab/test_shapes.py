@@ -158,4 +158,4 @@ def test_all_five_join_and_go_back(lab: Lab, tmp_path: Path) -> None:
     assert {name: files(lab, name) for name in FIVE} == first
     code, refused = tool(lab, path, "run", "--yes", "--plan", str(plan))
     assert code == 4
-    assert "was applied by run five" in refused
+    assert "run five has applied the plan" in refused

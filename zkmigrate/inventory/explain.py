@@ -15,7 +15,7 @@ NEEDED = {
     "address": "an IPv4 or IPv6 address or a host name, without a port",
     "also": "IPv4 or IPv6 addresses",
     "operator": "IPv4 or IPv6 addresses",
-    "bastion": "[user@]host[:port], several with commas, the nearest first",
+    "bastion": "[user@]host[:port]; separate several with commas, the one nearest to this machine first",
     "name": "small letters, digits and inner hyphens, such as dest1",
     "unit": "a systemd unit name, such as zookeeper.service",
     "user": "a Unix account name",

@@ -268,7 +268,11 @@ def next_try(code: int, tried: int) -> Literal["run", "rehearse"] | None:
 
 def announce_try(code: int, then: Literal["run", "rehearse"], number: int) -> str:
     """Return the line that announces another try."""
-    why = {6: "a gate is closed", 7: "the window turned back", 9: "a lease ended and dest went back"}[code]
+    why = {
+        6: "a gate is closed",
+        7: "the window turned back",
+        9: "a lease ended; dest observes source again",
+    }[code]
     how = "runs the stage again" if then == "run" else "goes back to the rehearsal and measures it again"
     return (
         f"the tool ended with exit code {code} ({why}; the lines above say why). Clients go on as before. "
@@ -363,7 +367,7 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
     "--tree-size", type=int, default=0, help="Number of filler znodes on source, outside the chroot."
 )
 @click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of a filler znode.")
-@click.option("--policy", is_flag=True, help="Let the brokers load our CreateTopicPolicy. Not for the move.")
+@click.option("--policy", is_flag=True, help="Let the brokers load our CreateTopicPolicy (not the move).")
 @click.option(
     "--directory", default="demo", type=click.Path(path_type=Path), help="Directory for the result."
 )

@@ -16,7 +16,7 @@ from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.spec import LabSpec
 
 START_S = 0.7
-"""The seconds that three ZooKeepers need to start at once on the machine of our published figures.
+"""The seconds that three ZooKeepers need to start together on the machine of our published figures.
 
 The three starts take 1.3 s of processor time on two cores.
 """

@@ -30,7 +30,7 @@ def test_run_refuses_a_plan_that_is_stale_or_applied_with_4(place: Place, tmp_pa
     assert place.call("run", "--yes", "--plan", str(plan)).exit_code == 0
     applied = place.call("run", "--yes", "--plan", str(plan))
     assert applied.exit_code == 4
-    assert "was applied by run lab-1" in applied.output
+    assert "run lab-1 has applied the plan" in applied.output
     plan.write_text("{}")
     assert place.call("run", "--yes", "--plan", str(plan)).exit_code == 2
 

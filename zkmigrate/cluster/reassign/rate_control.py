@@ -127,7 +127,11 @@ class Control:
         """Return the finding about what the run's last process decided."""
         seen = f"{counted(self.ticks, 'decision')} by this process; "
         seen += f"no move was submitted after {self.pauses:,} of them"
-        seen += f"; reported before they were set: {few(self.endless)}" if self.endless else ""
+        seen += (
+            f"; rates too low for a move ever to finish, which the run reported first: {few(self.endless)}"
+            if self.endless
+            else ""
+        )
         return claim(
             "reassign.listened", "the throttle followed the load", True, seen=seen, severity=Severity.INFO
         )

@@ -30,7 +30,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
 _STOP = ".stop"
-"""The suffix of a host's name in targets; no name of a partition ends with it.
+"""The suffix that marks a target as a host to stop. No partition's name ends with this suffix.
 
 The suffix has no colon, because zkm-host accepts none in an operation id.
 """

@@ -29,7 +29,7 @@ _NO_DISK = "Next: set busy_limit to null and no await_limit_ms, so that only the
 _EXPORTED = ("node_time_", "node_boot_time_", "node_disk_", "node_network_transmit_", "node_network_receive_")
 """The prefixes of the node exporter metrics that are read."""
 _WRAP = 1 << 32
-"""The range of a 32-bit counter: milliseconds of a disk, and bytes on 32-bit kernels."""
+"""The value at which a 32-bit counter wraps: a disk's milliseconds and, on 32-bit kernels, bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ def text(draft: Draft, written: str) -> str:
         _dest(draft.dest),
         _kafka(draft.kafka),
         [
-            "# policy: leases, limits and what happens when a broker is lost in the window. Not given: the",
-            "# defaults of docs/reference/migration-yml.md.",
+            "# policy: leases, limits and what happens when a broker is lost in the window. The defaults",
+            "# are in docs/reference/migration-yml.md.",
         ],
     ]
     return "\n\n".join("\n".join(_printable(line) for line in part) for part in parts) + "\n"

@@ -90,4 +90,4 @@ def authenticate(ask: Callable[[int, int, bytes], bytes], settings: Settings) ->
         except KeyError:
             raise ValueError(f"the broker refused {user}: malformed answer") from None
     if not exchange.is_authenticated():
-        raise ValueError(f"the broker did not confirm {user}")
+        raise ValueError(f"the broker did not prove that it knows the password of {user}")

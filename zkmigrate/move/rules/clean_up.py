@@ -163,7 +163,7 @@ def _watches(host: str, reading: Reading[Mapping[str, tuple[int, ...]]]) -> Find
 
 def _clients(clients: Tenants) -> Iterable[Finding]:
     sentence = "every session on dest is a broker's or the operator's"
-    needed = "no other client: no server shows watches on lists of children"
+    needed = "no other client, because no server shows watches on lists of children"
     for tenant in clients.found:
         yield claim(
             "clean-up.clients",

@@ -23,7 +23,7 @@ _PHASE_S = 10.0
 """The seconds after which a sample of phases belongs to an earlier window."""
 
 _VOTES = frozenset({"leader", "follower", "standalone"})
-"""The modes of a server with a vote. A dest host has such a mode only once it has left source's ensemble."""
+"""The modes of a server with a vote. A dest host has such a mode only after it has left source's ensemble."""
 
 _FOLLOWS_SOURCE = frozenset({IDLE, *Phase.ARMED.until(Phase.CUT)})
 """The phases in which a dest host receives source's transactions."""

@@ -304,7 +304,7 @@ def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
     run = applied_by(runs, plan)
     if run not in ("", but):
         raise StaleError(
-            f"the plan {plan[:12]} was applied by run {run}; needed: a plan that no run began with. "
+            f"run {run} has applied the plan {plan[:12]} already; needed: a plan that no run has applied. "
             f"Next: resume or rollback with --run-id {run}, or plan again"
         )
 

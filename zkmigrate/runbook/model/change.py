@@ -348,7 +348,7 @@ class Unseal(HostChange):
     verb = "unseal"
     expect = "^unsealed "
     spared = "unseal is refused in phase (stopped|cut|fenced|armed);"
-    words = "unseal: the block is a lease again"
+    words = "unseal: the block ends again when its lease is not renewed"
 
     def arguments(self) -> tuple[str, ...]:
         return (str(self.fence_ttl_ms), str(self.cut_ttl_ms))

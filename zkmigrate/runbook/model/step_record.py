@@ -53,8 +53,8 @@ def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
         except ValidationError as error:
             wrong = "; ".join(_named(one) for one in error.errors()[:LISTED])
             raise RecordError(
-                f"run {run}: the journal's record of {kind.step} cannot be read: {wrong}. Needed: what this "
-                "version writes. Next: go on with the version that wrote it"
+                f"run {run}: the journal's record of {kind.step} cannot be read: {wrong}. Needed: a record "
+                "as this version of zkmigrate writes it. Next: continue with the version that wrote it"
             ) from None
         _decoded[kind] = last
     record: R = last[1]

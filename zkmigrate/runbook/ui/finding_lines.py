@@ -20,7 +20,7 @@ _SHUT_OUT = (*get_args(NotHeard), "denied")
 """The causes for which no look by ssh reaches a host."""
 
 _NAMED = 3
-"""The most ids named beside a remedy; the others are counted."""
+"""The most finding ids listed beside a remedy. The rest are shown as a number."""
 
 
 def finding(found: Finding) -> str:

@@ -25,7 +25,7 @@ from zkmigrate.zookeeper.data.session import format_session, signed
 _CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
 _PLACES = 5
 _Counts: TypeAlias = dict[int, Counter[str]]
-"""The counts by session id, each a count by name."""
+"""For each session id, the number of changes by transaction type, or by place."""
 _ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ for client /?(\S+)"
 
 

@@ -103,7 +103,7 @@ class ProveStep(Reads[ProveFacts]):
                 ),
                 claim(
                     "switch.prove-records",
-                    "the records since the step arm are equal, as far as both clusters still have them",
+                    "the records written since the step `arm` are equal, where both clusters still have them",
                     held,
                     seen=seen,
                     needed="the same offsets, timestamps, keys, values and headers",

@@ -22,7 +22,7 @@ from zkmigrate.topics.mirror.questions import ClusterAt
 
 GATEWAYS, MIRRORS = "gateways", "mirrors"
 SHORTER = 3
-"""The least ratio between the shortest time after which a client gives up and the longest hold."""
+"""client_timeout_ms must be at least this many times hold_ms."""
 _Endpoint = Annotated[
     str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]*:[1-9][0-9]{0,4}$", max_length=260)
 ]

@@ -143,7 +143,7 @@ def node_ids(source: Collection[int], target: Collection[int]) -> Finding:
         "switch.node-ids",
         "each node id that both clusters use has the same position in both lists of node ids",
         not apart,
-        seen=few(map(str, apart)) or "no node id has another position",
+        seen=few(map(str, apart)) or "every shared node id has the same position in both lists",
         needed="equal or disjoint node ids: ports map to brokers by position, "
         "and Java clients identify brokers by node id",
         severity=Severity.WARN,

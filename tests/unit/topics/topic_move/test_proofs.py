@@ -337,7 +337,10 @@ def test_prove_is_done_where_all_is_well() -> None:
     verdict = ProveStep().check(DRAINED, PROVE)
     assert isinstance(verdict, Done)
     [told] = [one for one in verdict.findings if one.id == "switch.prove-records"]
-    assert told.claim == "the records since the step arm are equal, as far as both clusters still have them"
+    assert (
+        told.claim
+        == "the records written since the step `arm` are equal, where both clusters still have them"
+    )
     assert told.seen == "8 records, 2 partitions"
     assert isinstance(ProveStep().check(DRAINED, replace(PROVE, compared=Seen({}))), Done)
 

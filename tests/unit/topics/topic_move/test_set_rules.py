@@ -107,7 +107,7 @@ def test_h21_node_ids_that_stand_elsewhere_on_target_are_told(
 ) -> None:
     told = node_ids(here, there)
     assert (told.held, told.severity) == (Held.NO if seen else Held.YES, Severity.WARN)
-    assert told.seen == (seen or "no node id has another position")
+    assert told.seen == (seen or "every shared node id has the same position in both lists")
 
 
 def test_h23_those_who_still_connect_to_left_ports_are_named_and_nobody_else() -> None:

@@ -22,7 +22,7 @@ One more file is reserved for each broker.
 BACKLOG, AT_ONCE = 1024, 2
 """The listen backlog of a port, and the most connections accepted in one turn of the event loop."""
 AGAIN_S = 1.0
-"""Seconds until a port accepts connections again after the system had no open file left."""
+"""Seconds until a port accepts connections again after the system ran out of file descriptors."""
 
 
 def files() -> int:

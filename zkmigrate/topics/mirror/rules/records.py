@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from zkmigrate.topics.mirror.rules.batch import Batch, BatchError
 
 FILL = 100_000
-"""The number of empty records in a batch that fills offsets whose records source has deleted."""
+"""How many empty records one filler batch has. It fills offsets whose records were deleted on source."""
 GZIP = 1
 MAX_RECORDS = 1_000_000
 """The most records of a batch that is unpacked. Each unpacked record takes about 200 bytes of memory."""
