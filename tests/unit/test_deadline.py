@@ -236,7 +236,7 @@ def test_in_a_hurry_a_server_that_was_silent_gets_less_time_until_it_answers(
     given: list[float] = []
     said: list[Reading[str]] = [Unknown("timeout", "s1"), Unknown("timeout", "s1"), Seen("x"), Seen("x")]
 
-    def word(_address: str, _port: int, _word: str, deadline_s: float) -> Reading[str]:
+    def word(_address: str, _port: int, _word: str, deadline_s: float, _credentials: object) -> Reading[str]:
         given.append(deadline_s)
         return said.pop(0)
 

@@ -362,7 +362,7 @@ def test_a_dest_that_does_not_answer_is_waited_for(
     assert made.process(until("remove")).code == 0
     failing = iter([HostError("dest was lost")] * 2)
 
-    def connect(name: str, servers: object) -> Any:
+    def connect(name: str, servers: object, _credentials: object) -> Any:
         for error in failing:
             raise error
         return made.dest.connect(name, servers)

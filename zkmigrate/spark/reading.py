@@ -105,10 +105,10 @@ def task_reader(spark: SparkSession, source: str) -> DataFrameReader:
 def _table(
     source: str, paths: Sequence[str], options: Mapping[str, str], most: int, cache: StretchCache | None
 ) -> pa.Table | None:
-    """Return the table read by this process, or None if a task must read it.
+    """Return the table if this process can read it; None if it is left to a Spark task.
 
-    A task must read more than `most` bytes, as a compressed snapshot may have, and damaged files, because the
-    task reports the damage.
+    A task reads what takes more than `most` bytes, as a compressed snapshot may when it expands, and damaged
+    files, because the task reports the damage.
     """
     made = next(one for one in _SOURCES if one.name() == source)({**options, "paths": json.dumps(paths)})
     schema = made.arrow_schema()

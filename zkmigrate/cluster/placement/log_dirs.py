@@ -222,8 +222,9 @@ def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> P
 
     names, brokers: the partitions and brokers whose replicas may move.
 
-    A replica moves once. While it is copied it occupies both directories, and space that other moves free is
-    not used. A notice refuses the plan if no directories are known individually.
+    A replica moves at most once. While it is copied it takes space in both directories, and space that other
+    moves will free is not counted as free. If no broker reports more than one log directory, the plan has a
+    notice that refuses it.
     """
     known = several(plan.cluster)
     if not known:

@@ -216,7 +216,10 @@ class _Search(Board):
             self.reach = max(self.reach, self.mean - self.level[taker] + net)
 
     def single(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
-        """Yield moves of one replica whose weight is near what is needed."""
+        """Yield the weight and the change of each allowed move of one replica from ``giver`` to ``taker``.
+
+        Only replicas with a weight in or near the range from ``least`` to ``most`` are tried.
+        """
         for entries in self.holds(giver, taker):
             for weight, row in self.near(entries, least, most):
                 if self.allowed(row, taker):

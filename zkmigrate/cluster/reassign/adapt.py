@@ -112,7 +112,7 @@ class Adapt(BaseModel):
         return ""
 
     def settings(self) -> Settings:
-        """Return the controller's settings. Raises UsageError if the keys contradict each other."""
+        """Return the settings of the rate control. Raises UsageError if the keys contradict each other."""
         caps = {one.id: Rate(one.cap_bytes_s, one.cap_bytes_s) for one in self.caps}
         most = max((self.cap_bytes_s, *(cap.leader for cap in caps.values())))
         return Settings(

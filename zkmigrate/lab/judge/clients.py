@@ -99,9 +99,10 @@ def judge_clients(played: Sequence[Played], log: Log) -> list[Row]:
 
 @dataclass(frozen=True)
 class _Ours:
-    """The records of this run in the log.
+    """The records in the log that this run wrote.
 
-    places: the places of each id. all: each record as its place and its id.
+    places: id → the place of every record with this id. all: the same records as pairs of place and id. A
+    place is a topic, a partition and an offset.
     """
 
     prefixes: tuple[str, ...]

@@ -109,7 +109,7 @@ class LoadRunner:
     # --- watching -------------------------------------------------------------------------------------------
 
     def status(self) -> list[KindStatus]:
-        """Return the state of each kind that was started."""
+        """Return the state of each kind of load client that was started, by kind."""
         found = []
         for kind, process in self._processes().items():
             recording = load_recording(self.directory, kind)

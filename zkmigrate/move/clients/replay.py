@@ -74,7 +74,7 @@ class RefusedError(ZkmigrateError):
 
 @dataclass
 class Ensemble:
-    """A session on the ensemble that receives the requests; `ensemble` opens it."""
+    """A session on the ensemble to which transactions are replayed. Open one with `ensemble`."""
 
     client: Any
     chroot: Chroot

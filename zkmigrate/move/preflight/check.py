@@ -15,7 +15,7 @@ from zkmigrate.runbook.model.step import Context
 
 
 class Gate(StrEnum):
-    """The points at which the run stops unless its checks hold, in this order."""
+    """The points, in order, at which the run stops unless the checks of that point hold."""
 
     PREFLIGHT = "preflight"
     ROLL = "roll"

@@ -54,12 +54,13 @@ def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.ROLL,), Severity.WARN,
 )  # fmt: skip
 def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. Replicas that keep falling behind and catching up can seem healthy in a single reading, but not
-    while a broker restarts. The check reads the time of each partition's state znode, on the clock of
-    source's leader. It reads through a dest host and costs source nothing. A roll that continues after a
-    stop sees its own restarts here.
+    """P28. Replicas that keep falling behind and catching up may look healthy in a single reading, yet be out
+    of sync when a broker restarts. The check reads when each partition's state znode last changed, by the
+    clock of source's leader. It reads through a dest host and puts no load on source. When a stopped roll is
+    resumed, the restarts that it made before the stop show up here too.
 
-    To do: Wait until no leader and no ISR changes. Find the broker that these partitions share.
+    To do: Wait until no leader and no ISR changes. If they go on changing, find the broker that the changing
+    partitions have in common.
     """
     needed = f"none in the last {QUIET_S // 60} minutes"
     changed = _chroot(e).changed

@@ -153,10 +153,11 @@ def _entered(playbook: Playbook, newer: list[Operation]) -> list[Stage]:
 
 
 def _gone(stage: Stage, context: Context, look: Look, *, opened: bool) -> set[str]:
-    """Return the steps of a window that are over, because the hosts are sealed and finish by themselves.
+    """Return the ids of the window's steps that count as over.
 
-    opened: whether a host already lets clients in on the new side. The steps that other hosts lack can then
-    only be done, not undone.
+    Once the hosts' block is permanent, they finish the window without the operator. opened: whether any host
+    already lets clients in. If so, all steps up to the seal count as over, because the other hosts can then
+    only go forward.
     """
     ids = [step.id for step in stage.steps]
     if stage.window is None or stage.window.steps.seals not in ids:

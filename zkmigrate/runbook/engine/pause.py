@@ -148,10 +148,11 @@ def parse(
 
 
 def requested(playbook: Playbook, hold: Hold) -> tuple[Pause, str]:
-    """Return the pause that a hold requests, and why its place is invalid, or an empty string.
+    """Return the pause that a hold requests, and a problem.
 
-    If it is invalid, the pause applies to the next possible place. HH:MM counts from the moment when the hold
-    was written.
+    The problem says why the place that the hold names is invalid; it is empty for a valid place. The pause of
+    an invalid place applies to the next possible place. A place given as HH:MM means the first such time
+    after the hold was written.
     """
     try:
         return parse(playbook, hold.at, hold.since), ""

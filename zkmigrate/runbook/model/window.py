@@ -119,12 +119,14 @@ def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tu
 
 @dataclass(frozen=True)
 class WindowSteps:
-    """The steps of a window by their ids.
+    """The ids of a window's steps.
 
-    - phases: each step in order → the phase that its first change begins.
-    - begins: starts the lease. cuts: adds the cut to it. seals: makes it permanent.
-    - serves: waits until every host serves; each host then counts down to its own limit.
-    - opens: lets clients in on the new side.
+    - phases: step id → the phase that begins with the step's first change, in the order of the steps.
+    - begins: the step that blocks clients under a lease, a block that ends unless it is renewed.
+    - cuts: the step that also blocks traffic between dest and source under the lease.
+    - seals: the step that makes the block permanent.
+    - serves: the step that waits until every host serves. Then each host counts down to its own limit.
+    - opens: the step that lets clients in on the new side.
     """
 
     phases: Mapping[str, Phase] = field(hash=False)

@@ -168,10 +168,11 @@ def waits_for(what: str, left_s: float | None) -> str:
 
 
 def progress(done: int, of: int, many: str, left_s: float | None, bytes_left: int | None = None) -> str:
-    """Say how far a step is, and about how long the rest takes.
+    """Say how far a step has got, and about how long the rest takes.
 
-    many: the noun for its targets. bytes_left: the bytes still to be copied, for a step that reports them;
-    its progress is the current one. Other steps report their progress before the newest wave.
+    many: the plural noun for its targets. left_s: estimated seconds for the rest. bytes_left: the bytes still
+    to be copied; None for a step that does not report bytes. For such a step ``done`` counts only targets
+    that were finished before the current wave.
     """
     words = f"{done:,} of {of:,} {many} done"
     words += " before this wave" if bytes_left is None else f", {bytes_left:,} bytes left"

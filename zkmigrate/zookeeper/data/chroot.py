@@ -52,7 +52,7 @@ class Chroot:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The paths such that the system's znodes are those at and below them."""
+        """The topmost paths of the system's znodes; each znode at or below one of them belongs to it."""
         return tuple(f"/{name}" for name in self.names) or (self.path,)
 
     @property

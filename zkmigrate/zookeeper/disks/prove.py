@@ -149,9 +149,9 @@ class _SourceSubtrees:
         self._read: dict[int, Sums] = {}
 
     def at(self, zxid: int) -> Sums:
-        """Return the sums of source's subtree at a zxid.
+        """Return the checksums of source's subtree as of a zxid.
 
-        Raises UsageError if there is no such subtree, because a proof about an empty subtree proves nothing.
+        Raises UsageError if there is no such subtree, because a proof about nothing proves nothing.
         """
         source, request = self._source, self._request
         if zxid not in self._read:

@@ -94,7 +94,7 @@ def _mode(reading: Reading[Srvr]) -> str:
 
 
 def view(look: Look, hosts: Iterable[str]) -> EnsembleView:
-    """Read ``srvr`` from these hosts at once."""
+    """Read ``srvr`` from all these hosts in parallel."""
     servers = look.each(hosts, lambda host: answer(look, host, "srvr", parse_srvr))
     leading = [
         host

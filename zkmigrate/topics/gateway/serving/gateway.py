@@ -33,7 +33,7 @@ FREE = frozenset(api.name for api in APIS.values() if api.free)
 
 
 class Writes(Protocol):
-    """The store of the gateway's record."""
+    """The writer of the gateway's record, the state file that the gateway reads when it starts."""
 
     async def write(self, body: Any) -> None:
         """Write the record to disk. Raises OSError if it could not be written."""

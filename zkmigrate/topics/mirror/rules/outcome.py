@@ -72,7 +72,7 @@ The owner of a transactional id gets it if it ends a transaction that was never 
 
 @dataclass(frozen=True)
 class Appended:
-    """The outcome of a request that succeeded."""
+    """The outcome of a produce request whose batches were appended."""
 
 
 @dataclass(frozen=True)
