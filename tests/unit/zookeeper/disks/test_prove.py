@@ -406,3 +406,13 @@ def test_names_that_are_none_are_refused(tmp_path: Path, more: Sequence[str], sa
     result = run("all", source, source, more=more)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_at_the_chroot_slash_a_znode_that_the_log_creates_directly_below_it_is_compared(
+    tmp_path: Path,
+) -> None:
+    log = [*shared([]), create_payload(OLD + 2, "/admin", session=BROKER), create_payload(OLD + 3, "/tenant")]
+    source = disk(tmp_path / "s", log, snapshot=snapshot_of(AT_ROOT))
+    dest = disk(tmp_path / "d", log, snapshot=snapshot_of(AT_ROOT))
+    code, body = proved("digest", source, dest, more=("--chroot", "/", "--only", "kafka"))
+    assert (code, body["digest"]["dests"][str(dest)]["znodes"]) == (0, 3)
