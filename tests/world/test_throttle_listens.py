@@ -225,7 +225,7 @@ def test_a_rate_that_can_never_finish_is_told_before_it_is_set_T9(tmp_path: Path
     low = next(told for told in story if int(told.split()[2]) < 600_000)
     assert "can never finish" in low
     assert "would finish in" in low
-    assert "reported before they were set: broker" in found(made, "reassign.listened").seen
+    assert "which the run reported first: broker" in found(made, "reassign.listened").seen
 
 
 def fixed_and_growing(tmp_path: Path) -> ReassignDesk:
