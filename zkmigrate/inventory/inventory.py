@@ -197,7 +197,7 @@ class Kafka(Partial):
     @property
     def prefix(self) -> str:
         """The path to put before Kafka's znodes: the chroot, or empty for ``/``."""
-        return "" if self.chroot == "/" else self.chroot
+        return Chroot(self.chroot).prefix
 
     def commands(self, broker: str) -> tuple[str, ...]:
         """Return the arguments for zkm-host of this broker's service, with its port; empty for systemd.

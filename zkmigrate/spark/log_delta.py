@@ -79,7 +79,7 @@ def delta_findings(
 
 
 def _ephemeral() -> Column:
-    """Return the condition that an operation creates an ephemeral."""
+    """Return a boolean column: whether the operation of a row creates an ephemeral znode."""
     return F.col("type").isin("create", "create2") & F.coalesce(F.col("ephemeral_owner") != 0, F.lit(False))
 
 

@@ -66,9 +66,9 @@ def disputed(
     named = isinstance(inventory, ReassignInventory) and inventory.reassign.zookeeper
     if not named or found.missing is not None:
         return {}
-    chroot = inventory.kafka.__dict__.get("chroot") or "/"
+    chroot = (inventory.kafka.__dict__.get("chroot") or "").rstrip("/")
     done = stands(moves, found, c.way, placed).at(Stand.DONE)
-    return disputes(look, named, chroot.rstrip("/"), ends_in(c, done, found.alive))
+    return disputes(look, named, chroot, ends_in(c, done, found.alive))
 
 
 def stands(

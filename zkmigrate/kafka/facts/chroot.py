@@ -25,9 +25,10 @@ class ChrootState:
     """The state under Kafka's chroot.
 
     controller: the registered controller. deleting: topics marked for deletion. electing: whether a
-    preferred-leader election was requested and is not finished. strangers: paths that are not Kafka's, with
-    the tool's name if known. groups: consumer groups with offsets in ZooKeeper. changed: ``TOPIC-PARTITION``
-    → the last change of its leader or ISR, as ``Znode.modified_ms``.
+    preferred-leader election was requested and is not finished. strangers: paths in the chroot that are
+    neither Kafka's nor ZooKeeper's, and those of known tools elsewhere. groups: consumer groups with offsets
+    in ZooKeeper. changed: ``TOPIC-PARTITION`` → the last change of its leader or ISR, as
+    ``Znode.modified_ms``.
     """
 
     controller: Reading[Controller]

@@ -142,7 +142,7 @@ class Registered:
 
     @property
     def words(self) -> str:
-        """A text that names the registered brokers and the controller."""
+        """The ids of the registered brokers and of the controller, as text for people."""
         return f"registered: {sorted(self.ids) or 'none'}, controller: {self.controller}"
 
 

@@ -62,7 +62,7 @@ class Chroot:
 
     @property
     def text(self) -> str:
-        """The chroot as one text for records: its path, or ``/{NAME,…}`` if it has names."""
+        """The chroot as a string, as the journal stores it: its path, or ``/{NAME,…}`` if it has names."""
         return f"/{{{','.join(self.names)}}}" if self.names else self.path
 
     @classmethod

@@ -47,7 +47,7 @@ class Holder(Protocol):
 
 
 class Room:
-    """The bytes in memory that each connection holds.
+    """Counts how many bytes of memory each connection holds, and limits them.
 
     now: a function that returns the time in seconds. later: a function that calls another function after a
     number of seconds. wide: the buffer that connections read into while there is much memory left. part: the

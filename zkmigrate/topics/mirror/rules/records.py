@@ -22,7 +22,7 @@ _MS_END = 1 << 63
 
 
 class Codecs(Hashable, Protocol):
-    """The compressions that Kafka knows, by number.
+    """Compresses and decompresses batches. A codec is Kafka's number of a compression type.
 
     ``pack`` may use another codec than requested, and returns the number of the codec. ``unpack`` raises
     BatchError.
