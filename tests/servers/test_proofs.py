@@ -1,5 +1,5 @@
 """What `zkmigrate prove` has to find, on the disks of real servers: one that is behind, a client that nobody
-knew of, a setACL, and a dest that joined again with a history of its own and looks healthy."""
+knew of, a setACL, a quota, and a dest that joined again with a history of its own and looks healthy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
@@ -126,3 +127,36 @@ def test_each_way_in_which_dest_lacks_something_is_found(tmp_path: Path) -> None
         assert ("/kafka/own0", "only on dest") in kinds
         assert ("/kafka/theirs0", "only on source") in kinds
         assert found["tail"]["held"] is not True
+
+
+@pytest.mark.parametrize("newer", ["3.5.8", "3.9.5"])
+def test_the_limits_of_a_quota_are_proved_and_what_each_server_counts_is_not(
+    tmp_path: Path, newer: str
+) -> None:
+    source, dest = Member(1, tmp_path / "source"), Member(2, tmp_path / "dest")
+    quota = "/zookeeper/quota/kafka"
+    limits, stats = f"{quota}/zookeeper_limits", f"{quota}/zookeeper_stats"
+    with serving(VERSION, source):
+        with client(source) as zk:
+            for path in ("/kafka/a", limits, stats):
+                zk.create(path, b"count=9,bytes=-1", makepath=True)
+        with serving(newer, dest, observes=source), client(source) as zk:
+            zk.create("/kafka/ephemeral", b"", ephemeral=True)
+            caught_up(dest, source)
+    with serving(VERSION, source):
+        # A server counts again as it starts, now without the ephemeral, and writes no transaction.
+        with client(source) as zk:
+            assert zk.get(stats)[0] == b"count=2,bytes=16"
+            assert zk.get(stats)[1].version == 0
+        with serving(newer, dest, observes=source):
+            caught_up(dest, source)
+        code, found = proved("all", source, dest)
+        assert (code, found["held"]) == (0, True), found
+        newest_by = (["--dir", str(source.data), "--chroot", "/kafka"], [f"{ADDRESS}:{source.port}/kafka"])
+        here, there = (asked("zxid", "subtree", *words)[1] for words in newest_by)
+        assert (here["znodes"], here["zxid"]) == (there["znodes"], there["zxid"])
+        assert here["znodes"] == 5
+        with client(source) as zk:
+            zk.set(limits, b"count=3,bytes=-1")
+            code, found = proved("delta", source, dest)
+            assert (code, lacks(found)[1:]) == (10, [("setData", limits, session_of(zk))])

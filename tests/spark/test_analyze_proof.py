@@ -277,6 +277,24 @@ def test_a_log_over_a_fuzzy_snapshot_makes_the_tree_of_one_process(
     assert (found.zxid, found.snapshot) == (wanted.zxid, wanted.snapshot)
 
 
+@pytest.mark.parametrize("chroot", [Chroot("/kafka"), Chroot("/", ("kafka", "admin"))])
+def test_quotas_and_new_znodes_directly_below_slash_are_those_of_one_process(
+    chroot: Chroot, spark: SparkSession, tmp_path: Path
+) -> None:
+    quota = "/zookeeper/quota/kafka"
+    there = {**TREE, f"{quota}/zookeeper_stats": (b"count=1", 0, 0), "/zookeeper/config": (b"x", 0, 0)}
+    log = [
+        create_payload(OLD + 1, "/admin"), create_payload(OLD + 2, "/admin/a"),
+        create_payload(OLD + 3, quota), create_payload(OLD + 4, f"{quota}/zookeeper_limits", b"count=9"),
+        set_payload(OLD + 5, f"{quota}/zookeeper_stats", b"count=2"), create_payload(OLD + 6, "/tenant"),
+    ]  # fmt: skip
+    folder = disk(tmp_path / "one", log, {OLD: snapshot_of(there)})
+    found = load_subtree(spark, disks([Place("one", str(folder))], MAX_RECORD)[0], chroot, OLD + 6)
+    wanted = load_tree(FileDirectory(folder / "version-2"), chroot=chroot, upto=OLD + 6)
+    assert {row.path: znode(row) for row in found.nodes.collect()} == wanted.nodes
+    assert len(wanted.nodes) == (6 if chroot.names else 4)
+
+
 def test_diff_counts_each_kind(spark: SparkSession, tmp_path: Path) -> None:
     source = disk(
         tmp_path / "source",

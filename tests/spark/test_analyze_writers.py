@@ -95,10 +95,16 @@ def test_quiet_refuses_a_log_without_a_transaction(spark: SparkSession, tmp_path
 
 
 @pytest.mark.parametrize(
-    "chroot", [Chroot("/"), Chroot("/kafka"), Chroot("/", ("brokers", "kafka")), Chroot("/zookeeper")]
-)
+    "chroot",
+    [
+        Chroot("/"), Chroot("/kafka"), Chroot("/kafka/x"), Chroot("/", ("brokers", "kafka")),
+        Chroot("/zookeeper"),
+    ],
+)  # fmt: skip
 def test_a_column_of_paths_is_under_a_chroot_as_one_path_is(chroot: Chroot, spark: SparkSession) -> None:
-    paths = ["/", "/kafka", "/kafka/a", "/kafkab", "/brokers/ids/1", "/zookeeper", "/zookeeper/quota/a"]
+    paths = ["/", "/kafka", "/kafka/a", "/kafkab", "/brokers/ids/1", "/zookeeper", "/zookeeper/config"]
+    quotas = ("", "/a", "/kafka", "/kafka/x", "/kafkab", "/brokers")
+    paths += [f"/zookeeper/quota{of}{name}" for of in quotas for name in ("", "/zookeeper_limits")]
     frame = spark.createDataFrame([(path,) for path in (*paths, None)], "path string")
     rows = frame.select("path", under(F.col("path"), chroot).alias("inside")).collect()
     found = {row.path: row.inside for row in rows}

@@ -9,13 +9,14 @@ import pytest
 from tests.world.build import World
 from tests.world.model.world import World as Move
 from tests.world.operator import Operator
-from tests.world.returned import on_dest, opened, returning, whole
+from tests.world.returned import ADMIN, on_dest, opened, returning, whole
 from tests.world.test_move import footprint, owners
 from tests.world.test_refused_in_window import STRANGER, turned_back
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.runbook.model.change import Change, Cut, Outcome
 
 TENANT = 0x200000000000888
+QUOTA = "/zookeeper/quota/config"
 LEFT = Accept(
     finding="kafka.foreign-znodes", target="/other", who="Ada", why="stays", until="2099-01-01T00:00Z"
 )
@@ -72,7 +73,7 @@ def test_the_move_keeps_every_session_while_the_tenant_writes(
     assert operator.world.dest.tree().znodes["/other"].data != b"late"
 
 
-@pytest.mark.parametrize("path", ["/brokers/stray", "/kafka-acl"])
+@pytest.mark.parametrize("path", ["/brokers/stray", "/kafka-acl", "/zookeeper/quota/brokers"])
 def test_a_stray_write_to_kafkas_znodes_turns_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
@@ -99,9 +100,13 @@ def test_a_rollback_leaves_the_first_world(tmp_path: Path, until: str) -> None:
 def test_the_return_replays_what_dest_did_and_leaves_the_tenant_alone(tmp_path: Path) -> None:
     world = opened(tmp_path, first=at_the_root(LEFT))
     world.source.commit("set", TENANT, "/other", b"late")
+    assert world.dest is not None
+    for path in (QUOTA, f"{QUOTA}/zookeeper_limits"):
+        world.dest.commit("create", ADMIN, path, b"count=9")
     operator = returning(world, tmp_path / "return")
     assert operator.forward().code == 0
     assert whole(operator.world)
+    assert operator.world.source.tree().znodes[f"{QUOTA}/zookeeper_limits"].data == b"count=9"
     topics = {path for path in on_dest(operator.world) if path.startswith("/config/topic-")}
     znodes = operator.world.source.tree().znodes
     assert topics

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -14,7 +15,7 @@ from zkmigrate.spark.reading import StretchCache, load, local_frame
 from zkmigrate.spark.request import Place, Request, is_small
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.txnlog import SPLIT_MB
-from zkmigrate.zookeeper.data.chroot import SYSTEM_ROOT, Chroot
+from zkmigrate.zookeeper.data.chroot import QUOTA_LIMITS, QUOTA_STATS, QUOTAS, SYSTEM_ROOT, Chroot
 from zkmigrate.zookeeper.data.seal import check_snapshot
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, log_zxid
@@ -172,18 +173,28 @@ def under(path: Column, chroot: Chroot) -> Column:
     if chroot.names:
         inside = F.substring_index(F.substr(path, F.lit(2)), "/", 1).isin(*chroot.names)
     elif chroot.path == "/":
-        inside = ~_at_or_below(path, SYSTEM_ROOT)
+        inside = ~at_or_below(path, SYSTEM_ROOT)
     else:
-        inside = _at_or_below(path, chroot.path)
-    return F.coalesce(inside, F.lit(False))
+        inside = at_or_below(path, chroot.path)
+    return F.coalesce(inside | _of_quota(path, chroot), F.lit(False))
 
 
-def _at_or_below(path: Column, root: str) -> Column:
-    return (path == root) | path.startswith(f"{root}/")
+def _of_quota(path: Column, chroot: Chroot) -> Column:
+    """Return whether a znode is part of a chroot's quotas."""
+    below = F.substr(path, F.lit(len(QUOTAS) + 1))
+    of = F.regexp_replace(below, f"/(?:{QUOTA_LIMITS}|{QUOTA_STATS})$", "")
+    above = F.concat(of, F.lit("/"))
+    inside = [at_or_below(of, root) | F.lit(root).startswith(above) for root in chroot.roots]
+    return path.startswith(f"{QUOTAS}/") & ((of == "") | reduce(or_, inside))
+
+
+def at_or_below(path: Column, root: str) -> Column:
+    """Return whether a path is `root` or below it, as `is_under` does."""
+    return F.lit(root == "/") | (path == root) | path.startswith(f"{root}/")
 
 
 def only_under(chroot: Chroot) -> dict[str, str]:
-    """Return data source options that leave out most paths outside a chroot.
+    """Return data source options that leave out most paths outside a chroot, and the chroot's quotas.
 
     Filter the result with `under`.
     """

@@ -43,7 +43,7 @@ from zkmigrate.spark.operation_kinds import CHANGES, CLOSES, CREATES, ENDS, WRIT
 from zkmigrate.spark.sources.arrays import ACL
 from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data import txn
-from zkmigrate.zookeeper.data.chroot import SERVERS_OWN, Chroot
+from zkmigrate.zookeeper.data.chroot import QUOTA_STATS, QUOTAS, SERVERS_OWN, Chroot
 from zkmigrate.zookeeper.data.effect import TTL_OWNER
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError
 from zkmigrate.zookeeper.data.logdir import describe_gap
@@ -170,11 +170,18 @@ def _replayed(
 def _of_snapshot(found: DataFrame, chroot: Chroot) -> DataFrame:
     kept = found.filter(under(F.col("path"), chroot) | F.col("corrupt").isNotNull())
     times = {name: F.unix_millis(name) for name in ("ctime", "mtime")}
-    return kept.withColumns({"data_sha256": _sha256(), **times}).select("path", *FIELDS, "corrupt")
+    return kept.withColumns({**_data(), **times}).select("path", *FIELDS, "corrupt")
 
 
-def _sha256() -> Column:
-    return F.unhex(F.sha2(F.coalesce("data", F.lit(b"")), 256))
+def _data() -> dict[str, Column]:
+    """Return the columns of a znode's data. What a server counts for a quota is no data, as in `tree`."""
+    counted = F.col("path").startswith(f"{QUOTAS}/") & F.col("path").endswith(f"/{QUOTA_STATS}")
+    length = F.when(counted, F.lit(-1)).otherwise(F.col("data_length"))
+    return {"data_sha256": _sha256(F.when(~counted, F.col("data"))), "data_length": length}
+
+
+def _sha256(data: Column) -> Column:
+    return F.unhex(F.sha2(F.coalesce(data, F.lit(b"")), 256))
 
 
 def _newest(base: DataFrame) -> tuple[int, str]:
@@ -189,14 +196,14 @@ def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     kinds = {field.name: field.dataType for field in from_arrow_schema(_ZNODE)}
     empty = {name: F.lit(0).cast(kinds[name]) for name in FIELDS[1:] if name != "acl"}
     empty |= {"data": F.lit(b""), "acl": F.lit(None).cast(kinds["acl"])}
-    return frame.withColumns(empty).withColumn("data_sha256", _sha256()).select("path", *FIELDS)
+    return frame.withColumns(empty).withColumn("data_sha256", _sha256(F.col("data"))).select("path", *FIELDS)
 
 
 def _operations(log: DataFrame, chroot: Chroot) -> DataFrame:
     """Return the changes of the subtree, and the closings of sessions, with the columns of `_EVENT`."""
     changes = F.col("type").isin(*CHANGES) & under(F.col("path"), chroot)
     found = log.filter(~F.col("failed") & (changes | (F.col("type") == CLOSES))).withColumns(
-        {"data_sha256": _sha256(), "ctime": F.unix_millis("time"), "kind": F.col("type")}
+        {**_data(), "ctime": F.unix_millis("time"), "kind": F.col("type")}
     )
     return _events(found)
 
@@ -212,7 +219,7 @@ def _final_nodes(base: DataFrame, operations: DataFrame, chroot: Chroot) -> Data
     """Return the znodes of ``base`` as they are after the operations."""
     operations = operations.persist(StorageLevel.DISK_ONLY)
     changes = operations.filter(under(F.col("path"), chroot))
-    below = changes.filter(F.col("path") != chroot.path)
+    below = changes.filter((F.col("path") != chroot.path) & under(parent(F.col("path")), chroot))
     of_children = below.filter(F.col("kind").isin(*CREATES, *ENDS)).withColumns(
         {"child": F.col("path"), "path": parent(F.col("path"))}
     )

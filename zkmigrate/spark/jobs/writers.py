@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from zkmigrate.spark.input import Input, epoch, only, place_in_epoch, under
+from zkmigrate.spark.input import Input, at_or_below, epoch, only, place_in_epoch, under
 from zkmigrate.spark.open_sessions import events
 from zkmigrate.spark.operation_kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.spark.plain_rows import Cell, moment, table
@@ -40,7 +40,7 @@ def run(input: Input) -> Section:
     by_session = input.reused(_transactions(log, touched))
     changes = input.reused(_changes(log.filter(touched)))
     root = chroot.prefix
-    below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
+    below = F.when(at_or_below(path, chroot.path), F.substr(path, F.lit(len(root) + 1)))
     sessions = by_session.join(_who_and_last(changes, below), "session")
     columns = ("session", "changes", "first_ms", "last_ms", "last_path", "broker", "brokers_own")
     frame = input.once(_with_ends(input, sessions.select(*columns)).orderBy(F.desc("changes"), "session"))

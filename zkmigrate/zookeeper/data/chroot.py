@@ -11,9 +11,19 @@ from dataclasses import dataclass
 from zkmigrate.errors import UsageError
 
 SYSTEM_ROOT = "/zookeeper"
-"""The znodes that each server keeps for itself."""
+"""The znodes that each server keeps for itself, except the quotas below QUOTAS."""
 
-SERVERS_OWN = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
+QUOTAS = f"{SYSTEM_ROOT}/quota"
+"""The znode of all quotas. The quota of /kafka consists of the znodes at and below /zookeeper/quota/kafka."""
+
+QUOTA_LIMITS, QUOTA_STATS = "zookeeper_limits", "zookeeper_stats"
+"""The names of the two znodes of a quota: what a client allows, and what each server counts.
+
+Each server changes the data of zookeeper_stats without a transaction, also when it starts (measured on 3.5.8
+and 3.9.5). Everything else of a quota changes only by transactions.
+"""
+
+SERVERS_OWN = ("/", SYSTEM_ROOT, QUOTAS)
 """The paths that a server creates before its first transaction."""
 
 KAFKA_NAMES = (
@@ -36,7 +46,8 @@ class Chroot:
 
     path: the znode at their top. names: only for the path ``/``; the names directly below it that belong to
     the system, in order. The znode ``/`` itself is then not part. Without names everything at and below the
-    path is part, except `/zookeeper`, unless the path is in it.
+    path is part, except `/zookeeper`, unless the path is in it. The quotas of these znodes, and of those
+    above them, are part too.
     """
 
     path: str
@@ -80,11 +91,19 @@ class Chroot:
 
     def holds(self, path: str) -> bool:
         """Return whether a znode is part of the system."""
+        if path.startswith(f"{QUOTAS}/") and self._holds_quota(path[len(QUOTAS) :]):
+            return True
         if self.names:
             return path[1:].partition("/")[0] in self.names
         return is_under(path, self.path) and (
             not is_under(path, SYSTEM_ROOT) or is_under(self.path, SYSTEM_ROOT)
         )
+
+    def _holds_quota(self, below: str) -> bool:
+        """Return whether a znode of a quota is part of the system. below: its path below `QUOTAS`."""
+        above, _, name = below.rpartition("/")
+        of = (above or "/") if name in (QUOTA_LIMITS, QUOTA_STATS) else below
+        return any(is_under(of, root) or is_under(root, of) for root in self.roots)
 
 
 WHOLE_TREE = Chroot("/")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from zkmigrate.zookeeper.data.chroot import Chroot
+from zkmigrate.zookeeper.data.chroot import Chroot, is_under
 from zkmigrate.zookeeper.data.effect import PathChange, path_changes, touches
 from zkmigrate.zookeeper.data.logdir import LogFile, log_files, walk
 from zkmigrate.zookeeper.data.reader import Directory
@@ -155,7 +155,7 @@ def broker_of(path: str, chroot: Chroot) -> int | None:
 
 def _place(path: str, chroot: Chroot) -> str:
     """Return a path cut to its first elements below the chroot."""
-    if not chroot.holds(path):
+    if not is_under(path, chroot.path):
         return path
     below = [part for part in path[len(chroot.prefix) :].split("/") if part][:PLACE_DEPTH]
     return "/".join([chroot.prefix, *below]) or "/"

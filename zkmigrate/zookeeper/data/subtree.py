@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from zkmigrate.zookeeper.data.chroot import Chroot
+from zkmigrate.zookeeper.data.chroot import QUOTAS, Chroot
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.jute import JuteInput
 from zkmigrate.zookeeper.data.messages import (
@@ -144,6 +144,8 @@ class Walk:
             names, stat = get_children2_response(cursor)
             if self.chroot.holds(path):
                 self.extent.take(path, stat.czxid, stat.mzxid, stat.pzxid)
+            if path == self.chroot.path and not self.chroot.holds(QUOTAS):
+                self._left.append((GET_CHILDREN2, QUOTAS))
             self._plan(path, names)
         elif kind == EXISTS and header.err == OK:
             self.above = path

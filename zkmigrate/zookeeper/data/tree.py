@@ -5,8 +5,8 @@ DataTree. A create of an existing znode only raises its parent's cversion. A cre
 and pzxid if its parentCVersion is larger. A delete raises the parent's pzxid, even if the child is already
 gone. setData and setACL set the versions that the transaction carries.
 
-`/zookeeper` holds quota figures, which change without a transaction, and each server's own config. It is left
-out unless the chroot is in it.
+`/zookeeper` holds each server's own config, and the quotas. A chroot includes its quotas, but what each
+server counts for a quota is no data here. The rest is left out unless the chroot is in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from zkmigrate.zookeeper.data.chroot import SERVERS_OWN, WHOLE_TREE, Chroot
+from zkmigrate.zookeeper.data.chroot import QUOTA_STATS, QUOTAS, SERVERS_OWN, WHOLE_TREE, Chroot
 from zkmigrate.zookeeper.data.effect import (
     Owned,
     is_session,
@@ -134,7 +134,7 @@ class Tree:
             case DeleteTxn():
                 self._delete(body.path, head.zxid)
             case SetDataTxn() if node := self.nodes.get(body.path):
-                digest, length = _digest(body.data)
+                digest, length = _digest(body.path, body.data)
                 self.nodes[body.path] = replace(
                     node,
                     data_sha256=digest,
@@ -169,7 +169,7 @@ class Tree:
             return
         owner = owner_of(body, head.session)
         stat = zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner
-        self.put(body.path, Znode(*_digest(body.data), body.acl, *stat))
+        self.put(body.path, Znode(*_digest(body.path, body.data), body.acl, *stat))
 
     def put(self, path: str, node: Znode) -> None:
         """Add a znode, or replace the znode at this path."""
@@ -197,14 +197,16 @@ class Tree:
         return min((self.sessions[owner] for owner in self.owners if owner in self.sessions), default=None)
 
 
-def _digest(data: bytes | None) -> tuple[bytes, int]:
-    """Return a znode's data_sha256 and data_length."""
+def _digest(path: str, data: bytes | None) -> tuple[bytes, int]:
+    """Return a znode's data_sha256 and data_length. What a server counts for a quota is no data."""
+    if path.endswith(f"/{QUOTA_STATS}") and path.startswith(f"{QUOTAS}/"):
+        data = None
     return hashlib.sha256(data or b"").digest(), -1 if data is None else len(data)
 
 
 def from_snapshot(node: SnapshotNode) -> Znode:
     """Convert a snapshot's node to a `Znode`."""
-    digest, length = _digest(node.data)
+    digest, length = _digest(node.path, node.data)
     s = node.stat
     zxids_and_times = s.czxid, s.mzxid, s.pzxid, s.ctime, s.mtime
     versions = s.version, s.cversion, s.aversion
@@ -292,7 +294,7 @@ def from_log(
     """
     for path in SERVERS_OWN:
         if tree.holds(path):
-            tree.nodes[path] = Znode(*_digest(b""), None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            tree.nodes[path] = Znode(*_digest(path, b""), None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     replay(tree, logs, 0, upto, max_record, tell)
     if tree.zxid == 0:
         raise NoDataError("; ".join(skipped.values()) or "there is no snapshot or transaction to start from")

@@ -29,6 +29,7 @@ from zkmigrate.zookeeper.data.tree import load_tree, max_zxid
 TREE: dict[str, Zxids] = {
     "/": (0, 0, 9),
     "/zookeeper": (0, 0, 90),
+    "/zookeeper/quota": (0, 0, 91),
     "/kafka": (5, 5, 8),
     "/kafka/a": (6, 7, 6),
     "/kafka/b": (8, 20, 30),
@@ -61,11 +62,11 @@ def test_a_walk_asks_each_znode_once_and_keeps_the_largest_with_its_path() -> No
     played(walk, server)
     assert server.requests[:2] == [(SYNC, "/kafka"), (GET_CHILDREN2, "/kafka")]
     assert sorted(path for kind, path in server.requests if kind == GET_CHILDREN2) == [
-        "/kafka", "/kafka/a", "/kafka/b", "/kafka/b/c",
+        "/kafka", "/kafka/a", "/kafka/b", "/kafka/b/c", "/zookeeper/quota",
     ]  # fmt: skip
     assert summary(walk.extent) == (4, (30, "/kafka/b/c"), (30, "/kafka/b/c"), (30, "/kafka/b"))
     assert (walk.extent.largest.zxid, walk.extent.largest.path) == (30, "/kafka/b/c")
-    assert (walk.requests, walk.gone, walk.denied, walk.above) == (5, 0, [], None)
+    assert (walk.requests, walk.gone, walk.denied, walk.above) == (6, 0, [], None)
     assert walk.begin == walk.end
 
 
@@ -75,7 +76,23 @@ def test_everything_is_without_what_each_server_keeps_for_itself() -> None:
     assert (walk.extent.znodes, walk.extent.largest.zxid) == (6, 99)
     system = Walk(Chroot("/zookeeper"), 3)
     played(system, TreeServer(TREE))
-    assert (system.extent.znodes, system.extent.largest.zxid) == (1, 90)
+    assert (system.extent.znodes, system.extent.largest.zxid) == (2, 91)
+
+
+def test_the_quotas_of_the_chroot_are_read_apart() -> None:
+    quotas: dict[str, Zxids] = {
+        "/zookeeper/quota/kafka": (70, 70, 72),
+        "/zookeeper/quota/kafka/zookeeper_limits": (71, 80, 71),
+        "/zookeeper/quota/solr/zookeeper_limits": (92, 92, 92),
+    }
+    walk = Walk(Chroot("/kafka"), 3)
+    played(walk, TreeServer(TREE | quotas))
+    largest = walk.extent.largest
+    assert (walk.extent.znodes, largest.zxid, largest.path) == (
+        6,
+        80,
+        "/zookeeper/quota/kafka/zookeeper_limits",
+    )
 
 
 def test_zxids_of_before_and_after_tell_whether_the_tree_stood_still() -> None:
@@ -135,6 +152,8 @@ def test_a_reply_that_is_none_ends_the_walk(reply: bytes, said: str) -> None:
 
 def test_a_reply_nobody_asked_for_ends_the_walk() -> None:
     walk = answered(children_reply(2, [], (1, 1, 1)))
+    walk.requests_to_send()
+    walk.take(header(3, -101))
     assert walk.done
     with pytest.raises(MalformedError, match="arrived, but no request is open"):
         walk.take(header(2))
@@ -183,7 +202,7 @@ def test_any_tree_is_walked_whole_with_no_more_under_way_than_allowed(
         if path != "/":
             expected.take(path, *zxids)
     assert summary(walk.extent) == summary(expected)
-    assert walk.requests == len(tree)
+    assert walk.requests == len(tree) + 1, "the sync, and the quotas, but not /"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -416,3 +416,49 @@ def test_at_the_chroot_slash_a_znode_that_the_log_creates_directly_below_it_is_c
     dest = disk(tmp_path / "d", log, snapshot=snapshot_of(AT_ROOT))
     code, body = proved("digest", source, dest, more=("--chroot", "/", "--only", "kafka"))
     assert (code, body["digest"]["dests"][str(dest)]["znodes"]) == (0, 3)
+
+
+# --- quotas
+
+LIMITS, STATS = "/zookeeper/quota/kafka/zookeeper_limits", "/zookeeper/quota/kafka/zookeeper_stats"
+QUOTA = {"/zookeeper": b"", "/zookeeper/config": b"", "/zookeeper/quota": b"", "/zookeeper/quota/kafka": b""}
+QUOTA |= {LIMITS: b"count=9", STATS: b"count=1"}
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        (LIMITS, 10),
+        ("/zookeeper/quota/kafka/brokers/zookeeper_limits", 10),
+        ("/zookeeper/quota/zookeeper_limits", 10),
+        ("/zookeeper/quota/solr/zookeeper_limits", 0),
+        ("/zookeeper/quota/kafkaesque/zookeeper_limits", 0),
+        ("/zookeeper/config", 0),
+    ],
+)
+@pytest.mark.parametrize("chroot", [["--chroot", "/kafka"], ["--chroot", "/", "--only", "kafka"]])
+def test_a_limit_set_on_source_behind_the_cut_is_named(
+    tmp_path: Path, path: str, code: int, chroot: Sequence[str]
+) -> None:
+    name = "kafka" if "--only" not in chroot else "brokers"
+    path = path.replace("/kafka/", f"/{name}/")
+    tree = {"/kafka": b"", "/brokers": b"", path: b""}
+    log = [create_payload(OLD + 1, f"/{name}/ids", session=BROKER), set_payload(OLD + 2, path, b"count=2")]
+    source = disk(tmp_path / "s", log, snapshot=snapshot_of(tree))
+    dest = disk(tmp_path / "d", log[:1], snapshot=snapshot_of(tree))
+    found, body = proved("delta", source, dest, more=chroot)
+    assert (found, [one["path"] for one in body["delta"]["missing"]]) == (code, [path] if code else [])
+
+
+def test_the_limits_of_the_subtree_are_compared_and_what_each_server_counts_is_not(tmp_path: Path) -> None:
+    log = [create_payload(OLD + 1, "/kafka/ids", session=BROKER)]
+    log.append(set_payload(OLD + 2, STATS, b"count=2"))
+    source = disk(tmp_path / "s", log, snapshot=snapshot_of(TREE | QUOTA))
+    counted = {STATS: b"count=77", "/zookeeper/config": b"server.1=", "/zookeeper/quota/solr": b""}
+    dest = disk(tmp_path / "d", log, snapshot=snapshot_of(TREE | QUOTA | counted))
+    code, body = proved("all", source, dest)
+    assert (code, body["digest"]["dests"][str(dest)]["znodes"]) == (0, 6)
+    other = disk(tmp_path / "o", log, snapshot=snapshot_of(TREE | QUOTA | {LIMITS: b"count=8"}))
+    code, body = proved("all", source, other)
+    assert (code, body["tail"]["held"], body["delta"]["held"]) == (10, True, True)
+    assert [(one["path"], one["kind"]) for one in body["digest"]["differences"]] == [(LIMITS, "data_sha256")]

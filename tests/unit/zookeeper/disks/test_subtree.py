@@ -35,6 +35,7 @@ TREE: dict[str, Zxids] = {
     "/kafka/a": (6, 7, 6),
     "/kafka/b": (8, 20, 0x30),
     "/kafka/b/c": (0x30, 0x30, 0x30),
+    "/zookeeper/quota": (0, 0, 0),
 }
 KEYS = [
     "schema", "time",
@@ -62,7 +63,7 @@ def test_a_server_is_asked_and_its_session_ended() -> None:
     assert result.stderr == ""
     first, czxid, mzxid, pzxid, state = result.stdout.splitlines()
     assert first.startswith(
-        f"0x30 /kafka/b/c (4 znodes at and under /kafka on 127.0.0.1:{server.port}, 5 requests, "
+        f"0x30 /kafka/b/c (4 znodes at and under /kafka on 127.0.0.1:{server.port}, 6 requests, "
     )
     assert [line.split() for line in (czxid, mzxid, pzxid)] == [
         ["czxid", "0x30", "/kafka/b/c"],
@@ -95,7 +96,7 @@ def test_the_answer_as_json() -> None:
         "end": "0x41",
         "gone": 0,
         "denied": [],
-        "requests": 5,
+        "requests": 6,
     }
 
 
@@ -149,7 +150,7 @@ def test_a_walk_that_breaks_off_begins_anew_on_the_next_server() -> None:
         f"127.0.0.1:{first.port}: the connection was lost: the server closed the connection after 2 znodes"
     )
     body = json.loads(result.stdout)
-    assert (body["where"], body["requests"]) == (f"127.0.0.1:{second.port}", 5)
+    assert (body["where"], body["requests"]) == (f"127.0.0.1:{second.port}", 6)
     assert [kind for kind, _ in second.requests].count(SYNC) == 1
     assert second.requests[1] == (12, "/kafka"), "from the root on"
 
@@ -368,6 +369,7 @@ SHARED: dict[str, Zxids] = {
     "/brokers/ids": (8, 8, 8),
     "/hbase": (0x40, 0x41, 0x40),
     "/zookeeper": (0, 0, 0),
+    "/zookeeper/quota": (0, 0, 0),
 }
 
 
