@@ -14,6 +14,7 @@ from tests.world.test_move import footprint, owners
 from tests.world.test_refused_in_window import STRANGER, turned_back
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.runbook.model.change import Change, Cut, Outcome
+from zkmigrate.runbook.runs.run_status import last_findings
 
 TENANT = 0x200000000000888
 QUOTA = "/zookeeper/quota/config"
@@ -49,7 +50,11 @@ def writing_after_the_cut(
 
 def test_another_tenants_znode_stops_the_roll_until_it_is_accepted(tmp_path: Path) -> None:
     operator = Operator(at_the_root(), tmp_path / "run")
-    ended = operator.forward(until="roll")
+    assert operator.forward(until="preflight").code == 0
+    (told,) = last_findings(operator.run_dir, "preflight").values()
+    (early,) = [one for one in told if one["id"] == "kafka.foreign-znodes"]
+    assert (early["target"], early["held"], early["severity"]) == ("/other", "no", "warn")
+    ended = operator.resume(until="roll")
     assert [(f.id, f.target) for f in ended.findings if f.blocks] == [("kafka.foreign-znodes", "/other")]
     assert all(p.connected.startswith("source") for p in operator.world.brokers.values())
     operator.world.inventory = operator.world.inventory.model_copy(update={"accept": (LEFT,)})

@@ -1,20 +1,29 @@
 """Read the state under Kafka's chroot, and other tools' znodes there, through one dest host.
 
 This takes about ten reads in the operator's session, and one per partition for ``changed``. The paths are
-those of ``kafka.zk.ZkData``.
+those of ``kafka.zk.ZkData``. Before the join no dest host has them; the znodes directly below ``/`` are then
+read from source's disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.kafka.facts.cluster import Controller, controller
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Teller
 from zkmigrate.zookeeper.data.chroot import KAFKA_NAMES, SYSTEM_ROOT, Chroot
+from zkmigrate.zookeeper.data.reader import Directory
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.tree import load_tree
+from zkmigrate.zookeeper.facts.disk import read_disk
 from zkmigrate.zookeeper.questions import ReadModified, ReadZnode
+
+AT_MOST = 64 << 20
+"""The bytes of the largest snapshot that is read before the join."""
 
 _TOOLS = {"kafka-manager": "CMAK", "CruiseControlBrokerList": "Cruise Control", "burrow": "Burrow"}
 """Znodes of tools that manage Kafka through ZooKeeper, at the root or in the chroot."""
@@ -71,10 +80,37 @@ def _strangers(look: Look, via: str, chroot: Chroot) -> Reading[tuple[str, ...]]
     if not isinstance(own, Seen) or not isinstance(root, Seen):
         unread = own if not isinstance(own, Seen) else root
         return unread if isinstance(unread, Unknown) else Unknown("failed", f"{chroot} does not exist")
-    names = chroot.names or KAFKA_NAMES
-    found = [f"{chroot.prefix}/{name}" for name in own.value.children if name not in names]
-    found += [f"/{name}" for name in root.value.children if name in _TOOLS and chroot.prefix]
-    return Seen(tuple(path for path in found if path != SYSTEM_ROOT))
+    found = [f"/{name}" for name in root.value.children if name in _TOOLS and chroot.prefix]
+    return Seen((*_not_kafkas(chroot, own.value.children), *found))
+
+
+def _not_kafkas(chroot: Chroot, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths of the znodes directly in the chroot that are neither Kafka's nor ZooKeeper's."""
+    own = chroot.names or KAFKA_NAMES
+    paths = (f"{chroot.prefix}/{name}" for name in names if name not in own)
+    return tuple(path for path in paths if path != SYSTEM_ROOT)
+
+
+def strangers_on_disk(
+    host: str, data: Directory, logs: Directory, chroot: Chroot, tell: Teller
+) -> Reading[tuple[str, ...]]:
+    """Return the znodes directly below ``/`` that are neither Kafka's nor ZooKeeper's, from source's disk.
+
+    host: the source host. data, logs: its ``version-2`` directories. tell: receives the progress. A snapshot
+    of more than ``AT_MOST`` bytes is not read.
+    """
+    size = next((file.size for file in snapshot_files(data)), 0)
+    if size > AT_MOST:
+        return Unknown("failed", f"{host}: its newest snapshot has {size >> 20} MB, more than is read now")
+
+    def report(done: int, _total: int | None) -> None:
+        tell(f"{host}'s snapshot, to find znodes of others", f"{done} transactions")
+
+    tree = read_disk(lambda: load_tree(data, logs, tell=report))
+    if not isinstance(tree, Seen):
+        return tree
+    names = sorted(path[1:] for path in tree.value.nodes if path.count("/") == 1 and path != "/")
+    return Seen(_not_kafkas(chroot, names))
 
 
 def describe(path: str) -> str:

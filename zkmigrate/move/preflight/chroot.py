@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zkmigrate.kafka.facts.chroot import ChrootState, describe
 from zkmigrate.move.preflight import members
-from zkmigrate.move.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
+from zkmigrate.move.preflight.check import JOINED, Gate, Judged, Scope, check, unseen, why
 from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence
 from zkmigrate.move.preflight.kafka_evidence import of_kafka
 from zkmigrate.runbook.model.fact import Seen
@@ -105,12 +105,14 @@ def tools(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "kafka.foreign-znodes", "every znode directly below / is Kafka's or ZooKeeper's", Scope.CLUSTER, JOINED
-)
+    "kafka.foreign-znodes", "every znode directly below / is Kafka's or ZooKeeper's", Scope.CLUSTER, JOINED,
+    early=True,
+)  # fmt: skip
 def foreign_znodes(c: Context, e: Evidence) -> Iterator[Judged]:
     """P35. With the chroot / Kafka shares the top level with others. Their znodes are on dest as they were
-    at the cut-over, but no proof covers them, and their clients stay on source. Before the join this is not
-    checked. With another chroot it does not apply.
+    at the cut-over, but no proof covers them, and their clients stay on source. Before the join the check
+    reads source's disk, if the newest snapshot has at most 64 MB, and only warns. With another chroot it does
+    not apply.
 
     To do: Add a znode of Kafka's own to kafka.znodes. Accept one of another system, if its clients stay on
     source.
@@ -120,7 +122,10 @@ def foreign_znodes(c: Context, e: Evidence) -> Iterator[Judged]:
     if c.inventory.kafka.prefix:
         return
     if not isinstance(strangers, Seen):
-        yield unseen(strangers, needed)
+        if e.joined:
+            yield unseen(strangers, needed)
+        else:
+            yield Judged(None, f"{why(strangers)}. It is known after the join", needed, later=True)
         return
     moves = (
         "if it is Kafka's: add its name to kafka.znodes in migration.yml",
@@ -162,7 +167,7 @@ def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 def _chroot(e: Evidence) -> ChrootState:
     k = of_kafka(e)
-    return k.chroot or ChrootState(NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
+    return k.chroot or ChrootState(NOT_ASKED, NOT_ASKED, NOT_ASKED, k.foreign, NOT_ASKED, NOT_ASKED)
 
 
 def _few(names: tuple[str, ...] | list[str]) -> str:

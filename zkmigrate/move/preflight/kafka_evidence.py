@@ -10,7 +10,7 @@ from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
 from zkmigrate.hosts.facts.properties import properties_of
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.kafka.facts.broker import BrokerHost, broker_host
-from zkmigrate.kafka.facts.chroot import ChrootState, chroot_seen
+from zkmigrate.kafka.facts.chroot import ChrootState, chroot_seen, strangers_on_disk
 from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.connect import hosts_in
@@ -26,7 +26,8 @@ class KafkaEvidence:
     """The evidence of Kafka's own checks.
 
     view: the cluster as its brokers report it. brokers: the state of each broker's host, until the broker is
-    rolled. chroot: the content of the chroot as one dest host shows it, None before the join. written: the
+    rolled. chroot: the content of the chroot as one dest host shows it, None before the join. foreign: before
+    the join and with the chroot ``/``, the strangers directly below it, from source's disk. written: the
     sessions that wrote under the chroot recently. resolved: on each broker's host the names in its
     zookeeper.connect, and on the operator's machine the names of registered brokers, with their addresses.
     """
@@ -34,6 +35,7 @@ class KafkaEvidence:
     view: Reading[KafkaView]
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
     chroot: ChrootState | None = None
+    foreign: Reading[tuple[str, ...]] = NOT_ASKED
     written: Reading[RecentWrites] = NOT_ASKED
     resolved: Resolved = field(default_factory=dict)
 
@@ -68,6 +70,7 @@ def gather(c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence
         view,
         _at_brokers(c, look, common) if gate != "cutover" else {},
         chroot,
+        _on_disk(c, common) if gate == "preflight" and not c.inventory.kafka.prefix else NOT_ASKED,
         _written(c, common) if gate != "roll" else NOT_ASKED,
         resolve_all(look, _names(c, common, view)) if gate == "preflight" else {},
     )
@@ -96,6 +99,12 @@ def _at_brokers(c: Context, look: Look, common: Evidence) -> Mapping[str, Broker
         return broker_host(look, host, kafka, status, common.facts[host], properties)
 
     return look.each(c.inventory.broker_names, one)
+
+
+def _on_disk(c: Context, common: Evidence) -> Reading[tuple[str, ...]]:
+    if not isinstance(common.disk, Seen):
+        return common.disk
+    return strangers_on_disk(leader_of(c, common), *common.disk.value, c.inventory.kafka.subtree, c.tell)
 
 
 def _written(c: Context, common: Evidence) -> Reading[RecentWrites]:

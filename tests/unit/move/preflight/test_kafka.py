@@ -356,6 +356,23 @@ def test_at_the_chroot_slash_each_znode_of_others_is_named(
     assert not [f for f in run_preflight(asked, world, "roll") if f.id == "kafka.tools" and "hbase" in f.seen]
 
 
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ((64 << 20) + 1, "source2: its newest snapshot has 64 MB, more than is read now. "),
+        (1000, "source2: /var/lib/zookeeper/version-2/snapshot.100000000 cannot be read. "),
+    ],
+)
+def test_before_the_join_a_snapshot_that_is_too_large_or_damaged_leaves_it_open(size: int, said: str) -> None:
+    plain, world = inventory(), healthy()
+    listing = (file_entry("snapshot.100000000", size), file_entry("log.100000001", 1 << 20))
+    world.listings["source2", "/var/lib/zookeeper/version-2"] = Seen(listing)
+    asked = Context("r1", plain.model_copy(update={"kafka": plain.kafka.model_copy(update={"chroot": "/"})}))
+    (found,) = [f for f in run_preflight(asked, world, "preflight") if f.id == "kafka.foreign-znodes"]
+    assert (found.held, found.severity) == (Held.UNKNOWN, Severity.INFO)
+    assert found.seen == f"unknown (failed): {said}It is known after the join"
+
+
 def test_with_a_chroot_of_its_own_kafka_does_not_share_the_top_level() -> None:
     world = healthy()
     znode("/", "kafka", "hbase")(world)
