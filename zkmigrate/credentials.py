@@ -1,4 +1,4 @@
-"""Make the TLS contexts of clients from the inventory, and check all of its secrets and certificates."""
+"""Make TLS contexts from files, and check all secrets and certificates of an inventory."""
 
 from __future__ import annotations
 
@@ -30,15 +30,39 @@ def tls_context(tls: Tls, key: str) -> ssl.SSLContext:
 
     key: the section's key in the inventory, for messages. Raises SecretError.
     """
+    return client_context(tls, key)
+
+
+def client_context(tls: Tls, key: str) -> ssl.SSLContext:
+    """Return a context for connections to servers, from the files as they are now. Raises SecretError.
+
+    key: the section's key in its file, for messages.
+    """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = tls.verify_hostname
+    if tls.ca is None:
+        made.load_default_certs()
+    return _filled(made, tls, key)
+
+
+def server_context(tls: Tls, key: str) -> ssl.SSLContext:
+    """Return a context for connections from clients, from the files as they are now. Raises SecretError.
+
+    Clients must show a certificate if the section has a ca. key: the section's key in its file, for messages.
+    """
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if tls.ca is not None:
+        made.verify_mode = ssl.CERT_REQUIRED
+    return _filled(made, tls, key)
+
+
+def _filled(made: ssl.SSLContext, tls: Tls, key: str) -> ssl.SSLContext:
+    """Load the files of a section into a context."""
     try:
-        if tls.ca is None:
-            made.load_default_certs()
-        else:
+        if tls.ca is not None:
             made.load_verify_locations(_plain_file(tls.ca))
     except OSError as error:
-        raise _wrong(f"{key}.ca", tls.ca or "the system's", error) from None
+        raise _wrong(f"{key}.ca", tls.ca or "", error) from None
     if tls.certificate is not None and tls.key is not None:
         secret.check_private(tls.key, f"{key}.key")
         # Without a password OpenSSL would ask the terminal for that of an encrypted key.

@@ -17,9 +17,10 @@ PLANTED = (SASL, SUPER, KAFKA)
 
 @dataclass(frozen=True)
 class Certificates:
-    """An authority, and what it signed for this process's address. Files with a key have mode 0600."""
+    """An authority, and what it signed for an address. Files with a key have mode 0600."""
 
     folder: Path
+    address: str = ADDRESS
 
     @property
     def authority(self) -> Path:
@@ -42,7 +43,7 @@ class Certificates:
         )
         for name in names:
             request, more = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
-            more.write_text(f"subjectAltName=IP:{ADDRESS}\n")
+            more.write_text(f"subjectAltName=IP:{self.address}\n")
             self._run("req", *words[:-2], "-keyout", self.key(name), "-out", request, "-subj", f"/CN={name}")
             signer = ("-CA", self.authority, "-CAkey", self.key("ca"), "-CAcreateserial", "-days", "2")
             self._run(

@@ -17,6 +17,8 @@ _STUCK = frozenset({(2, 5, 0), (2, 5, 1), (2, 6, 0), (2, 6, 1), (2, 7, 0)})
 _ASSIGNED = (2, 6, 2), (3, 2, 0)
 """The first and the last Java release with KAFKA-13563: a consumer with assign() may stop committing."""
 _ALL = "-1"
+SOON_DAYS = 14
+"""How many days before its end a certificate is reported."""
 _NEW_GROUPS = tuple(f"api: {name}" for name in ("CONSUMER_GROUP_", "SHARE_", "STREAMS_GROUP_"))
 
 
@@ -126,8 +128,44 @@ def _lost(name: str, lost: Mapping[str, int]) -> Finding:
     )
 
 
+def certificates(host: str, seen: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the findings about the certificates that a gateway shows to clients and brokers.
+
+    host: the gateway's host, or an empty text. seen: the part ``certificates`` of the gateway's status.
+    """
+    for key, left_s in seen["left_s"].items():
+        days = left_s / 86400
+        yield claim(
+            "gateway.certificate",
+            f"the gateway's certificate is valid for {SOON_DAYS} days",
+            days > SOON_DAYS,
+            seen=f"it expires in {days:.1f} days" if days > 0 else f"it expired {-days:.1f} days ago",
+            needed=f"a new certificate at {key}.certificate in the gateway's file",
+            target=f"{host}:{key}" if host else key,
+            severity=Severity.WARN if days > 0 else Severity.BLOCK,
+        )
+    if seen["kept"]:
+        yield claim(
+            "gateway.certificates-kept",
+            "the gateway uses the newest files of certificates",
+            False,
+            seen=seen["kept"],
+            needed="files that the gateway can read",
+            target=host,
+            severity=Severity.WARN,
+        )
+
+
 MEANINGS = meanings(
     """
+    gateway.certificate: A certificate of the gateway has expired, or expires soon. Then no client or no
+    broker trusts the gateway. Cause: Nobody has renewed the certificate. To do: Put new files in place of the
+    old ones, and send the gateway's process SIGHUP.
+
+    gateway.certificates-kept: The gateway could not read its new certificates, and still uses the former
+    ones. Cause: A file is missing, or does not fit to another one. To do: Correct the file, and send the
+    gateway's process SIGHUP.
+
     gateway.client-stuck: A client's release may permanently lose its group's coordinator, or clients do not
     report their release. Cause: KAFKA-10793, or a client older than 2.4. To do: Update the client, or plan to
     restart it after the switch.

@@ -97,7 +97,8 @@ class Gateways:
 
     unknown: a finding for each gateway that did not respond, or that lacks one of the applications. brokers:
     by host, the brokers that the gateway queries. others: applications of the gateways that do not belong to
-    the set. restarted: by host, how many seconds ago the gateway was restarted.
+    the set. restarted: by host, how many seconds ago the gateway was restarted. certificates: by host,
+    that part of the status.
     """
 
     at: Mapping[tuple[str, str], AppSeen]
@@ -105,6 +106,7 @@ class Gateways:
     brokers: Mapping[str, Brokers] = field(default_factory=dict)
     others: Mapping[tuple[str, str], AppSeen] = field(default_factory=dict)
     restarted: Mapping[str, float] = field(default_factory=dict)
+    certificates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def sample(self) -> Body:
@@ -172,13 +174,14 @@ def parse_statuses(inventory: Inventory, statuses: Mapping[str, Reading[str]]) -
     others: dict[tuple[str, str], AppSeen] = {}
     brokers: dict[str, Brokers] = {}
     again: dict[str, float] = {}
+    certificates: dict[str, Mapping[str, Any]] = {}
     unknown: list[Finding] = []
     for host, status in statuses.items():
         reading = parsed(status, parse_status)
         if not isinstance(reading, Seen):
             unknown.append(_unknown_gateway(host, str(reading)))
             continue
-        found, brokers[host], check_restarts = reading.value
+        found, brokers[host], check_restarts, certificates[host] = reading.value
         again |= {} if check_restarts is None else {host: check_restarts}
         for name in apps:
             if name in found:
@@ -186,7 +189,7 @@ def parse_statuses(inventory: Inventory, statuses: Mapping[str, Reading[str]]) -
             else:
                 unknown.append(_unknown_gateway(host, f"the gateway has no application {name}"))
         others |= {(host, name): app for name, app in found.items() if name not in apps}
-    return Gateways(at, tuple(unknown), brokers, others, again)
+    return Gateways(at, tuple(unknown), brokers, others, again, certificates)
 
 
 def describe_gateway(inventory: Inventory, look: Look, host: str) -> str:
@@ -251,6 +254,11 @@ class _ClusterStatus(forms.Strict):
     brokers: dict[Annotated[str, StringConstraints(pattern="^[0-9]{1,10}$")], str]
 
 
+class _Certificates(forms.Strict):
+    left_s: dict[str, float] = Field(default_factory=dict)
+    kept: str = ""
+
+
 class _Status(forms.Strict):
     """The JSON of a gateway's status.
 
@@ -262,13 +270,14 @@ class _Status(forms.Strict):
     apps: dict[str, _AppStatus]
     clusters: dict[str, _ClusterStatus]
     restarted_s: Annotated[float, Field(ge=0)] | None
+    certificates: _Certificates = Field(default_factory=lambda: _Certificates())
 
 
-def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None]:
+def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None, Mapping[str, Any]]:
     """Parse the JSON of a gateway's status.
 
-    Returns three values: the applications by name, the brokers, and how many seconds ago the gateway was
-    restarted, or None if it was not restarted. Raises ValueError.
+    Returns four values: the applications by name; the brokers; how many seconds ago the gateway was
+    restarted, or None if it was not restarted; and the part about certificates. Raises ValueError.
     """
     body = json_text.loads(text)
     try:
@@ -280,7 +289,7 @@ def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None]:
         for name, cluster in status.clusters.items()
     }
     apps = {name: _app(one, body["apps"][name]) for name, one in status.apps.items()}
-    return apps, brokers, status.restarted_s
+    return apps, brokers, status.restarted_s, status.certificates.model_dump()
 
 
 def _app(status: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:

@@ -9,7 +9,7 @@ from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, claim, few, meanings
 from zkmigrate.runbook.model.step import Waiting
 from zkmigrate.topics.gateway.rules.outcomes import DELIVERY_S
-from zkmigrate.topics.gateway.usage import usage
+from zkmigrate.topics.gateway.usage import certificates, usage
 from zkmigrate.topics.mirror.questions import GroupPair, MirrorSurvey
 from zkmigrate.topics.mirror.rules.needed import only_warns
 from zkmigrate.topics.topic_move.facts import Copiers, Ends, Gateways
@@ -79,6 +79,8 @@ def client_findings(found: Gateways) -> Iterator[Finding]:
             told = replace(one, target=f"{host}:{one.target}")
             unknown = told.id == _STUCK and told.held is Held.UNKNOWN
             yield replace(told, severity=Severity.WARN) if unknown else told
+    for host, seen in found.certificates.items():
+        yield from certificates(host, seen)
 
 
 def cannot_read(what: str, reading: Reading[object]) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import struct
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -17,11 +18,24 @@ import uvloop
 from zkmigrate.topics.gateway.rules.hold import Order
 from zkmigrate.topics.gateway.rules.orders import Answer, fresh
 from zkmigrate.topics.gateway.rules.plan import OTHERS, Plan, Port, Reading, Who
+from zkmigrate.topics.gateway.serving.certificates import Certificates
 from zkmigrate.topics.gateway.serving.connection import Connection
 from zkmigrate.topics.gateway.serving.gateway import Gateway
 from zkmigrate.topics.gateway.serving.schemas import messages
+from zkmigrate.topics.gateway.serving.secured import Secured
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What client, gateway and brokers need for TLS. One is in SETTINGS_TLS while tests shall use it."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+SETTINGS_TLS: list[Tls] = []
 DEADLINE_S = 20.0
 MESSAGES = messages()
 FRAME = 1 << 22
@@ -150,7 +164,9 @@ class Setting:
     async def client(self, to: str = "a") -> Client:
         """To a cluster's port, or to the listener ``r``."""
         host, port = self.servers[to].sockets[0].getsockname()[:2]
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(
+            host, port, ssl=SETTINGS_TLS[0].client if SETTINGS_TLS else None
+        )
         self.writers.append(writer)
         return Client(reader, writer)
 
@@ -181,16 +197,19 @@ async def setting() -> AsyncIterator[Setting]:
     """The gateway with a port of each cluster, and both brokers, which answer at once."""
     brokers = {"a": Broker("a"), "b": Broker("b")}
     own: list[asyncio.Server] = []
+    tls = SETTINGS_TLS[0] if SETTINGS_TLS else None
     addresses = {}
     for name, broker in brokers.items():
         broker.answering.set()
-        server = await asyncio.start_server(broker.client, "127.0.0.1", 0)
+        server = await asyncio.start_server(broker.client, "127.0.0.1", 0, ssl=tls.server if tls else None)
         own.append(server)
         host, port = server.sockets[0].getsockname()[:2]
         addresses[name] = f"{host}:{port}"
     made = Setting(brokers["a"], brokers["b"], addresses)
+    if tls:
+        made.gateway.certificates = Certificates({}, {"a": tls.client, "b": tls.client})
     for port in made.gateway.plan.ports:
-        factory = partial(Connection, made.gateway, MESSAGES, port, FRAME)
+        factory = partial(_connection, partial(Connection, made.gateway, MESSAGES, port, FRAME), tls)
         server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0)
         own.append(server)
         made.servers[port.cluster if port.listener == "l" else port.listener] = server
@@ -207,6 +226,10 @@ async def setting() -> AsyncIterator[Setting]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _connection(make: Callable[[], Connection], tls: Tls | None) -> asyncio.BaseProtocol:
+    return Secured(make(), tls.server) if tls else make()
 
 
 def run(test: Callable[[Setting], Any]) -> None:

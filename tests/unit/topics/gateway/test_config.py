@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, InventoryError, LockedError
+from zkmigrate.secret import SecretError
 from zkmigrate.topics.gateway.rules.plan import OTHERS, Port, Reading
 from zkmigrate.topics.gateway.serving.config import load
 from zkmigrate.topics.gateway.serving.record import Record
@@ -168,3 +172,61 @@ def test_a_record_has_one_process_and_is_whole(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="route is unknown"):
         again.read()
     again.close()
+
+
+_SECURED = """\
+    tls: {certificate: gw.pem, key: keys/gw.key, key_password: {env: ZKM_TEST_GATEWAY}, ca: /etc/ca.pem}
+    ports:
+      old: {1: 19001, 2: 19002, 3: 19003}
+"""
+
+
+def secured(folder: Path, listener: str = _SECURED, clusters: str = "tls: {old: {ca: old.pem}}\n") -> Path:
+    plain = "    ports:\n      old: {1: 19001, 2: 19002, 3: 19003}\n"
+    assert plain in TEXT
+    return written(folder, TEXT.replace(plain, listener) + clusters)
+
+
+def test_files_of_certificates_are_beside_the_file_and_children_inherit_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZKM_TEST_GATEWAY", "hunter2")
+    config = load(secured(tmp_path))
+    own = config.listeners["shop"].tls
+    assert own is not None
+    assert (own.certificate, own.key) == (str(tmp_path / "gw.pem"), str(tmp_path / "keys/gw.key"))
+    assert (own.ca, config.tls["old"].ca) == ("/etc/ca.pem", str(tmp_path / "old.pem"))
+    assert "ZKM_TEST_GATEWAY" not in os.environ
+    with pytest.raises(SecretError, match=r"listeners\.shop\.tls\.ca: /etc/ca\.pem: No such file"):
+        config.certificates()
+    done = CliRunner().invoke(cli, ["gateway", "serve", "--config", str(secured(tmp_path))])
+    assert done.exit_code == 2
+    assert "listeners.shop.tls.ca" in str(done.exception) + done.output
+
+
+@pytest.mark.parametrize(
+    ("listener", "clusters", "needed"),
+    [
+        ("tls: {ca: a.pem}", "", r":14: listeners\.shop\.tls: .*needed: certificate and key"),
+        ("tls: {certificate: a.pem}", "", r"certificate and key need each other"),
+        (
+            "tls: {certificate: a.pem, key: b.key, verify_hostname: false}",
+            "",
+            r"verify_hostname is not for listeners",
+        ),
+        (
+            "tls: {certificate: a.pem, key: b.key, key_password: hunter2}",
+            "",
+            r"key_password: this is not a reference to a secret; needed: \{file: PATH\}",
+        ),
+        ("", "tls: {odd: {ca: a.pem}}", r"tls\.odd: no cluster has this name"),
+        ("", "tls: {old: {cas: a.pem}}", r"tls\.old\.cas: this key is unknown"),
+    ],
+)
+def test_a_mistake_in_tls_is_named_and_no_secret_is(
+    listener: str, clusters: str, needed: str, tmp_path: Path
+) -> None:
+    ports = "    ports:\n      old: {1: 19001, 2: 19002, 3: 19003}\n"
+    with pytest.raises(InventoryError, match=needed) as caught:
+        load(secured(tmp_path, f"    {listener}\n{ports}" if listener else ports, clusters))
+    assert "hunter2" not in str(caught.value)

@@ -31,7 +31,7 @@ from zkmigrate.topics.topic_move.facts import (
     parse_status,
     parse_statuses,
 )
-from zkmigrate.topics.topic_move.rules import check_reach
+from zkmigrate.topics.topic_move.rules import check_reach, client_findings
 
 
 class Notes(list[tuple[str, Body]]):
@@ -55,7 +55,8 @@ def status(app: App) -> str:
 
 def test_the_gateways_own_status_is_read() -> None:
     held = App("old", "new", Gate.HELD, "run.hold-1", until=5.0, lapsed=False)
-    apps, brokers, check_restarts = parse_status(status(held))
+    apps, brokers, check_restarts, certificates = parse_status(status(held))
+    assert certificates == {"left_s": {}, "kept": ""}
     assert check_restarts is None
     seen = apps["shop"]
     assert (seen.route, seen.staged, seen.gate, seen.hold) == ("old", "new", "held", "run.hold-1")
@@ -133,6 +134,22 @@ def test_open_outcomes_and_a_restart_are_read() -> None:
     assert found.restarted == {"gw1": 20.5}
     own |= {"open": 0, "names": [], "left_s": 0}
     assert parse_status(json.dumps(told))[0]["shop"].unsure == ""
+
+
+def test_preflight_names_certificates_that_end_soon_and_files_that_a_gateway_could_not_read() -> None:
+    told = json.loads(status(App("old", "new", Gate.OPEN)))
+    left = {"listeners.a.tls": -3600.0, "listeners.b.tls": 86400.0, "tls.old": 15 * 86400.0}
+    told["certificates"] = {"left_s": left, "kept": "no such file"}
+    found = parse_statuses(inventory(World(1, Shape())), {"gw1": Seen(json.dumps(told))})
+    seen = {one.target: one for one in client_findings(found) if one.id.startswith("gateway.certificate")}
+    assert {target: (one.held, one.blocks) for target, one in seen.items()} == {
+        "gw1:listeners.a.tls": (Held.NO, True),
+        "gw1:listeners.b.tls": (Held.NO, False),
+        "gw1:tls.old": (Held.YES, False),
+        "gw1": (Held.NO, False),
+    }
+    assert seen["gw1:listeners.a.tls"].seen == "it expired 0.0 days ago"
+    assert seen["gw1"].seen == "no such file"
 
 
 @pytest.mark.parametrize(

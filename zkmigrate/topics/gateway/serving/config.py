@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from zkmigrate import input_file
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory import marked_yaml
+from zkmigrate.inventory.inventory import local_path
+from zkmigrate.inventory.login import REFERENCE, Tls, hide_variables, with_local_paths
 from zkmigrate.topics.gateway.rules.plan import OTHERS, Plan, Port, Reading, Who
+from zkmigrate.topics.gateway.serving.certificates import Certificates, read
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
 _Node = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})$")]
@@ -24,6 +28,7 @@ _Broker = Annotated[
 ]
 _Folder = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/@%+-]*$", max_length=80)]
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+_SECRETS = frozenset({"key_password"})
 _Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -31,17 +36,34 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class ListenerTls(Tls):
+    """The TLS settings of a listener.
+
+    ca: the authorities of clients' certificates. With it, a client without a certificate is refused.
+    """
+
+    @model_validator(mode="after")
+    def _serves(self) -> Self:
+        if self.certificate is None:
+            raise ValueError("needed: certificate and key, because clients check the gateway")
+        if not self.verify_hostname:
+            raise ValueError("verify_hostname is not for listeners: clients have no names to verify")
+        return self
+
+
 class Listener(_Strict):
     """A set of ports that clients connect to.
 
     advertise: the host that clients connect to. read_only: the name of the cluster that serves the listener,
     if its clients may only read. mirrored_groups: the groups whose offsets a mirror commits on that cluster.
+    tls: the certificate that clients see; without it the ports speak plain text.
     ports: port numbers by cluster and node id.
     """
 
     advertise: _Host
     read_only: _Name | None = None
     mirrored_groups: list[_Text] = []
+    tls: ListenerTls | None = None
     ports: dict[_Name, dict[_Node, _Port]]
 
 
@@ -63,7 +85,8 @@ class Config(_Strict):
 
     state: the folder of the record and the socket. listen: the address on which all ports listen. clusters:
     the address of each broker, by cluster and node id. route: the cluster that first serves the clients which
-    belong to no application. frame_bytes: the largest request in bytes.
+    belong to no application. tls: how to reach the brokers of a cluster with TLS; a cluster without a section
+    is reached in plain text. frame_bytes: the largest request in bytes.
     """
 
     state: _Folder
@@ -72,6 +95,7 @@ class Config(_Strict):
     listeners: dict[_Name, Listener] = Field(min_length=1)
     apps: dict[_Name, Application] = {}
     route: _Name
+    tls: dict[_Name, Tls] = {}
     frame_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 30)] = 104_857_600
     connections: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     connections_per_address: Annotated[int, Field(ge=1, le=100_000)] = 2_500
@@ -80,6 +104,11 @@ class Config(_Strict):
     def routes(self) -> dict[str, str]:
         """The first cluster of each application by name."""
         return {name: app.route for name, app in self.apps.items()} | {OTHERS: self.route}
+
+    def certificates(self) -> Certificates:
+        """Read all certificates and keys from their files. Raises SecretError."""
+        listeners = {name: one.tls for name, one in self.listeners.items() if one.tls is not None}
+        return read(listeners, self.tls)
 
     def plan(self) -> Plan:
         """Return the configuration in the form that the gateway uses."""
@@ -132,12 +161,30 @@ def load(path: Path) -> Config:
                 for one in sorted(mistakes, key=lambda one: one.mark)
             )
         )
-    return config
+    return _with_local_paths(config, path)
+
+
+def _with_local_paths(config: Config, path: Path) -> Config:
+    """Return the configuration with absolute paths. path: the file, whose folder relative paths begin at."""
+    for one in (*(listener.tls for listener in config.listeners.values()), *config.tls.values()):
+        if one is not None:
+            hide_variables(one)
+    local = partial(local_path, path)
+    listeners = {
+        name: one.model_copy(update={"tls": with_local_paths(one.tls, local)})
+        for name, one in config.listeners.items()
+    }
+    tls = {name: with_local_paths(one, local) for name, one in config.tls.items()}
+    return config.model_copy(update={"listeners": listeners, "tls": tls})
 
 
 def _mistake(error: Any, document: marked_yaml.Document) -> marked_yaml.Mistake:
     place = tuple(part for part in error["loc"] if part != "[key]")
     reason = {"extra_forbidden": "this key is unknown", "missing": "this key is missing"}.get(error["type"])
+    if any(key in _SECRETS for key in place):
+        reason = f"this is not a reference to a secret; needed: {REFERENCE}"
+    if error["type"] == "value_error":
+        reason = error["msg"].removeprefix("Value error, ")
     seen = "" if reason else f" (seen {str(error['input'])[:40]!r})"
     return marked_yaml.Mistake(document.mark(place), place, (reason or error["msg"]) + seen)
 
@@ -190,6 +237,8 @@ def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
             )
         if app.route not in config.clusters:
             yield ("apps", name, "route"), "no cluster has this name"
+    for name in config.tls.keys() - config.clusters.keys():
+        yield ("tls", name), "no cluster has this name"
     if config.route not in config.clusters:
         yield ("route",), "no cluster has this name"
 

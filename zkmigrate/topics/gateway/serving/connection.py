@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 from weakref import proxy
@@ -18,19 +19,29 @@ from zkmigrate.topics.gateway.serving.gateway import FREE, Gateway
 from zkmigrate.topics.gateway.serving.learns import FIRST
 from zkmigrate.topics.gateway.serving.link import PREFIX, SIZE, Link
 from zkmigrate.topics.gateway.serving.requests import Requests
+from zkmigrate.topics.gateway.serving.secured import Inner, Secured, why_not_the_client
 from zkmigrate.topics.gateway.serving.sending import Ended
 from zkmigrate.topics.gateway.serving.times import Times, limit
 from zkmigrate.topics.gateway.serving.turns import PASSED, TURN, passing
 
 _LATE = {
+    "tls": "the client did not finish the handshake of TLS",
     "login": "the client sent nothing but logins",
     "frame": "the client did not finish a request",
     "take": "the client did not read its responses",
     "held": "the client did not read its responses while its application was held",
 }
 
+_RECORD, _IDLE = 16, 8
+"""The cost of reading TLS, in bytes that are read field by field.
 
-class Connection(Requests, asyncio.BufferedProtocol):
+Each record costs ``_RECORD``. Records without content also cost one for each ``_IDLE`` bytes.
+"""
+_TLS = b"\x16\x03"
+"""The first bytes of a client that begins TLS. As the size of a request they would be 369 MB."""
+
+
+class Connection(Requests, Inner):
     """The connection of a client to one of the gateway's ports.
 
     most: the size of the largest request, in bytes.
@@ -54,6 +65,8 @@ class Connection(Requests, asyncio.BufferedProtocol):
         if not self.peer:  # the system no longer knows the address of a client that has left
             self.comes_from(str((transport.get_extra_info("peername") or ("unknown",))[0]))
         self._times.begin("login")
+        if isinstance(transport, Secured):
+            self._times.begin("tls")
         self.gateway.joined(self)
 
     def comes_from(self, address: str) -> None:
@@ -66,6 +79,22 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self._gone, self.full = True, False
         self.answered(0)
         self.finish()
+
+    def due(self, call: Callable[[], None], cost: int) -> None:
+        self.gateway.turns.later(self.share, call, cost)
+
+    def read_records(self, records: int, idle: int) -> None:
+        self.gateway.turns.spend(self.share, records * _RECORD + idle // _IDLE)
+        if idle and self.gateway.turns.spent >= TURN and not self._queued:
+            self._queue()
+            self.steer()
+
+    def secured(self) -> None:
+        self._times.over("tls")
+        self.gateway.shaking.discard(self)
+
+    def not_secured(self, error: Exception) -> None:
+        self.stop(FrameError("tls", why_not_the_client(error, self.port.listener)))
 
     def get_buffer(self, _hint: int) -> memoryview:
         view = self.room.view
@@ -329,6 +358,13 @@ class Connection(Requests, asyncio.BufferedProtocol):
         The size includes the four bytes of the length field. Raises FrameError.
         """
         size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
+        if self._link is None and data[at : at + PREFIX].startswith(_TLS):
+            raise FrameError(
+                "tls",
+                f"the client began TLS, and listener {self.port.listener} speaks plain text; needed: "
+                f"listeners.{self.port.listener}.tls in the gateway's file, or security.protocol PLAINTEXT "
+                "or SASL_PLAINTEXT at the client",
+            )
         if not LEAST <= size <= self.most:
             raise FrameError("size", f"the request has {size} bytes; needed: {LEAST} to {self.most}")
         return PREFIX + size

@@ -13,12 +13,15 @@ from zkmigrate.topics.gateway.rules.layout import FrameError
 from zkmigrate.topics.gateway.rules.plan import OTHERS, Port
 from zkmigrate.topics.gateway.serving.connection import Connection
 from zkmigrate.topics.gateway.serving.gateway import Gateway
+from zkmigrate.topics.gateway.serving.secured import Secured
 
 RESERVED = 64
 """Open files that clients cannot use, because the program and orders need them.
 
 One more file is reserved for each broker.
 """
+MOST_SHAKING = 2_000
+"""The most connections in the handshake of TLS, which take about 40 KiB each."""
 BACKLOG, AT_ONCE = 1024, 2
 """The listen backlog of a port, and the most connections accepted in one turn of the event loop."""
 AGAIN_S = 1.0
@@ -100,8 +103,13 @@ class Door:
                 continue
             one = self._make(port)
             one.comes_from(peer)
+            context = self._gateway.certificates.listeners.get(port.listener)
+            if context is not None:
+                self._shakes(one)
             self._gateway.joined(one)
-            task = self._loop.create_task(self._take(own, one))
+            task = self._loop.create_task(
+                self._take(own, one if context is None else Secured(one, context), one)
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -128,9 +136,20 @@ class Door:
         )
         return ""
 
-    async def _take(self, own: socket.socket, one: Connection) -> None:
+    def _shakes(self, one: Connection) -> None:
+        """Count a connection among those that have not finished the handshake of TLS."""
+        shaking = self._gateway.shaking
+        if len(shaking) >= MOST_SHAKING:
+            shaking.first().stop(
+                FrameError(
+                    "place", "too many clients were in the handshake of TLS, and this one had not finished it"
+                )
+            )
+        shaking.add(one, one.peer)
+
+    async def _take(self, own: socket.socket, outer: asyncio.BaseProtocol, one: Connection) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: one, own)
+            await self._loop.connect_accepted_socket(lambda: outer, own)
         except OSError:
             own.close()
             self._gateway.remove(one)

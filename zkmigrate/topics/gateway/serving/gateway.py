@@ -21,6 +21,7 @@ from zkmigrate.topics.gateway.rules.outcomes import Outcomes
 from zkmigrate.topics.gateway.rules.plan import OTHERS, Plan, Port
 from zkmigrate.topics.gateway.rules.seen import Seen, bounded
 from zkmigrate.topics.gateway.serving.buffer import FEW
+from zkmigrate.topics.gateway.serving.certificates import Certificates
 from zkmigrate.topics.gateway.serving.room import CROWD, TOTAL, Room
 from zkmigrate.topics.gateway.serving.turns import Turns
 
@@ -122,6 +123,11 @@ class Gateway:
         self._set(state)
         self.room, self.crowd = Room(now, _later), Room(now, _later, FEW, CROWD)
         self.turns = Turns(_soon, now)
+        self.certificates = Certificates()
+        self.certificates_kept = ""
+        """Why the newest files of certificates are not used, or an empty text."""
+        self.shaking = Crowd[Guest]()
+        """Connections that have not finished the handshake of TLS, the oldest first."""
         self.unknown = Crowd[Guest]()
         """Connections whose broker has answered nothing except logins yet, the oldest first."""
         self._lines: dict[str, tuple[float, int]] = {}
@@ -311,6 +317,20 @@ class Gateway:
         """Record that a broker has answered a request of this connection that is not a login."""
         self.unknown.discard(one)
 
+    def lends_certificate(self, listener: str, cluster: str) -> str:
+        """Return why a listener's clients must not reach a cluster, or an empty text if they may.
+
+        Brokers that demand no login take everybody who shows the gateway's certificate for the gateway.
+        """
+        own = self.certificates
+        if cluster not in own.shown or cluster in self.logins or listener in own.asking:
+            return ""
+        return (
+            f"cluster {cluster} sees the gateway's own certificate and is not known to demand a login. It "
+            f"would take every client of listener {listener} for the gateway; needed: listeners.{listener}."
+            f"tls.ca, so that clients show a certificate too, or no certificate in tls.{cluster}"
+        )
+
     def demands_login(self, cluster: str) -> None:
         """Record that the brokers of a cluster demand a login, and forget the open outcomes there.
 
@@ -333,6 +353,7 @@ class Gateway:
         if not self.clients[one.share]:
             del self.clients[one.share]
         self.unknown.discard(one)
+        self.shaking.discard(one)
         self.room.release(one)
         self.crowd.release(one)
         for connections in self._connections.values():
@@ -403,6 +424,10 @@ class Gateway:
                 "addresses": len(self.clients),
                 "bytes_kept": self.room.total + self.crowd.total,
                 "bytes_at_most": TOTAL + TOTAL // CROWD,
+            },
+            "certificates": {
+                "left_s": {key: round(end - self._wall(), 3) for key, end in self.certificates.ends.items()},
+                "kept": self.certificates_kept,
             },
             "unlisted": [{"cluster": cluster, "node": node} for cluster, node in sorted(self._unlisted)],
             "apps": apps,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, cast
@@ -28,6 +28,7 @@ from zkmigrate.topics.gateway.rules.seen import Seen, fit
 from zkmigrate.topics.gateway.serving.buffer import LITTLE, VIEW
 from zkmigrate.topics.gateway.serving.gateway import Gateway
 from zkmigrate.topics.gateway.serving.room import Room
+from zkmigrate.topics.gateway.serving.secured import Inner, why_not_the_broker
 from zkmigrate.topics.gateway.serving.turns import PASSED, TURN, passing
 
 WHOLE = 64 << 20
@@ -119,7 +120,7 @@ class Client(Protocol):
         """Close the connection, because the broker has closed its side of the link."""
 
 
-class Link(asyncio.BufferedProtocol):
+class Link(Inner):
     """A connection to a broker.
 
     client: the client's connection whose requests the link carries. cluster: the name of the broker's
@@ -169,6 +170,14 @@ class Link(asyncio.BufferedProtocol):
         if self._greeted is not None and not self._greeted.done():
             self._greeted.set_exception(ConnectionResetError("the broker closed the connection"))
         self._client.broker_ended(self)
+
+    def due(self, call: Callable[[], None], cost: int) -> None:
+        self._client.gateway.turns.later(self._client.share, call, cost)
+
+    def not_secured(self, error: Exception) -> None:
+        why = why_not_the_broker(error, self.cluster, tls=True)
+        self._client.gateway.log("BrokerRefused", cluster=self.cluster, why=why)
+        self._client.close()
 
     def pause_writing(self) -> None:
         self.full = True

@@ -32,6 +32,7 @@ from zkmigrate.topics.gateway.rules.seen import LONGEST, Names, Seen, count, fit
 from zkmigrate.topics.gateway.serving.gateway import Gateway
 from zkmigrate.topics.gateway.serving.learns import Learns
 from zkmigrate.topics.gateway.serving.link import PREFIX, Link, Waiting
+from zkmigrate.topics.gateway.serving.secured import connect, why_not_the_broker
 from zkmigrate.topics.gateway.serving.times import Times
 from zkmigrate.topics.gateway.serving.turns import COST
 
@@ -305,12 +306,14 @@ class Sending(ABC):
             one.seen.answered[one.kind] += 1
 
     async def _reach(self, route: str) -> None:
-        """Connect to a broker of a cluster. Raises Ended if no broker accepts the connection.
+        """Connect to a broker of a cluster. Raises Ended if no broker accepts the connection, and FrameError.
 
         route: the name of the cluster.
         """
         if self._bound:
             raise Ended  # it began on the other cluster
+        if why := self.gateway.lends_certificate(self.port.listener, route):
+            raise FrameError("tls", why)
         loop = asyncio.get_running_loop()
         while self.waiting:
             self._idle = loop.create_future()
@@ -319,12 +322,12 @@ class Sending(ABC):
         if former is not None:
             former.transport.abort()
         for address in self.gateway.plan.brokers(self.port, route):
-            host, _, number = address.rpartition(":")
+            link, context = Link(self, route), self.gateway.certificates.clusters.get(route)
             try:
                 async with asyncio.timeout(CONNECT_S):
-                    _, link = await loop.create_connection(lambda: Link(self, route), host, int(number))
+                    await connect(link, address, context)
             except (OSError, TimeoutError) as error:
-                why = f"{type(error).__name__}: {error}"
+                why = why_not_the_broker(error, route, tls=context is not None)
                 self.gateway.log("Unreachable", cluster=route, broker=address, why=why)
                 continue
             self._link = link

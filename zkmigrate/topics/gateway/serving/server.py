@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Any
 
 from zkmigrate import json_text
 from zkmigrate.errors import HostError
+from zkmigrate.secret import SecretError
 from zkmigrate.topics.gateway.rules import forms, orders
 from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, SASL_HANDSHAKE, Ranges
 from zkmigrate.topics.gateway.rules.layout import FrameError, text
@@ -26,6 +28,7 @@ from zkmigrate.topics.gateway.serving.gateway import Gateway, sealed_or_open
 from zkmigrate.topics.gateway.serving.link import WHOLE
 from zkmigrate.topics.gateway.serving.record import SOCKET, Record
 from zkmigrate.topics.gateway.serving.schemas import messages
+from zkmigrate.topics.gateway.serving.secured import why_not_the_broker
 
 LOOK_S, SOON_S, ANSWER_S = 30.0, 1.0, 1.0
 """Three times in seconds: between queries to the brokers, the same while one is silent, and for an answer."""
@@ -67,6 +70,7 @@ class Server:
         plan = self._config.plan()
         again = self._record.again
         self._gateway = Gateway(plan, state, self._record, self._say, loop.time, again=again)
+        self._gateway.certificates = self._config.certificates()
         interrupted = False
 
         def stopped(number: int) -> None:
@@ -76,6 +80,7 @@ class Server:
 
         for one in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(one, stopped, one)
+        loop.add_signal_handler(signal.SIGHUP, self._read_certificates)
         await self._learn()
         door = Door(
             self._gateway, self._connection, self._config.connections, self._config.connections_per_address
@@ -109,6 +114,19 @@ class Server:
             return orders.restored(told, self._config.routes, self._config.clusters)
         except orders.RecordError as error:
             raise HostError(f"{self._record.path}: {error}") from None
+
+    def _read_certificates(self) -> None:
+        """Read all certificates again, for new connections. If one cannot be used, all former ones stay."""
+        gateway = self._gateway
+        try:
+            gateway.certificates = self._config.certificates()
+        except SecretError as error:
+            gateway.certificates_kept = str(error)
+            gateway.log("CertificatesKept", why=f"{error}. The former files stay in use")
+            return
+        gateway.certificates_kept = ""
+        gateway.log("Certificates", ends={key: round(at) for key, at in gateway.certificates.ends.items()})
+        self._ordered.set()
 
     def _connection(self, port: Port) -> Connection:
         return Connection(self._gateway, self._messages, port, self._config.frame_bytes)
@@ -180,8 +198,13 @@ class Server:
             for name, nodes in self._gateway.plan.clusters.items()
             for node, address in nodes.items()
         ]
-        logins = self._gateway.logins
-        told = await asyncio.gather(*(_versions(address, name not in logins) for name, _, address in brokers))
+        logins, contexts = self._gateway.logins, self._gateway.certificates.clusters
+        told = await asyncio.gather(
+            *(
+                _versions(name, address, contexts.get(name), ask_login=name not in logins)
+                for name, _, address in brokers
+            )
+        )
         found: dict[str, Ranges] = {}
         for (name, node, address), (versions, why, login) in zip(brokers, told, strict=True):
             if login:
@@ -195,8 +218,12 @@ class Server:
         self._gateway.ranges |= found
 
 
-async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, bool]:
+async def _versions(
+    cluster: str, address: str, context: ssl.SSLContext | None, *, ask_login: bool
+) -> tuple[Ranges | None, str, bool]:
     """Query which versions of each request a broker supports.
+
+    cluster: the name of the broker's cluster. context: the gateway's TLS towards the cluster, if it uses TLS.
 
     Returns three values: the versions, or None if they are not known; why they are not known, or an empty
     text; and whether the broker demands a login.
@@ -204,7 +231,8 @@ async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, 
     try:
         async with asyncio.timeout(ANSWER_S):
             host, _, port = address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
+            name = None if context is None else host
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=name)
         try:
             async with asyncio.timeout(ANSWER_S):
                 error, found = ranges(await _answer(reader, writer, _ASK), 0)
@@ -213,7 +241,7 @@ async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, 
         finally:
             writer.close()
     except (OSError, TimeoutError, asyncio.IncompleteReadError, FrameError) as seen:
-        return None, f"{type(seen).__name__}: {seen}", False
+        return None, why_not_the_broker(seen, cluster, tls=context is not None), False
     return (None, f"the broker reported Kafka's error {error}", login) if error else (found, "", login)
 
 

@@ -5,20 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-LOGIN_S, FRAME_S, TAKE_S, DRAIN_S = 30.0, 60.0, 60.0, 60.0
+TLS_S, LOGIN_S, FRAME_S, TAKE_S, DRAIN_S = 10.0, 30.0, 60.0, 60.0, 60.0
 """Time limits in seconds.
 
-LOGIN_S: from the connection to the first request that is not a login. FRAME_S: from the first byte of a
-request to its last byte. TAKE_S: for a client to read an answer. DRAIN_S: for the answers to the requests of
-a client that has left.
+TLS_S: from the connection to the end of the handshake of TLS. LOGIN_S: from the connection to the first
+request that is not a login. FRAME_S: from the first byte of a request to its last byte. TAKE_S: for a client
+to read an answer. DRAIN_S: for the answers to the requests of a client that has left.
 """
 HELD_S = 1.0
 """After the gate of the application closed: seconds for the rest of a request, and for all its answers."""
 
 
 def limit(what: str) -> float:
-    """Return a time limit in seconds by its name: login, frame, take, drain or held."""
-    return {"login": LOGIN_S, "frame": FRAME_S, "take": TAKE_S, "drain": DRAIN_S, "held": HELD_S}[what]
+    """Return a time limit in seconds by its name: tls, login, frame, take, drain or held."""
+    limits = {
+        "tls": TLS_S,
+        "login": LOGIN_S,
+        "frame": FRAME_S,
+        "take": TAKE_S,
+        "drain": DRAIN_S,
+        "held": HELD_S,
+    }
+    return limits[what]
 
 
 class Times:

@@ -18,7 +18,7 @@ from zkmigrate.topics.gateway.rules import forms
 from zkmigrate.topics.gateway.rules.hold import Order
 from zkmigrate.topics.gateway.serving.config import load
 from zkmigrate.topics.gateway.serving.record import SOCKET
-from zkmigrate.topics.gateway.usage import usage
+from zkmigrate.topics.gateway.usage import certificates, usage
 
 ANSWER_S = 30.0
 _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
@@ -51,11 +51,12 @@ def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
     from zkmigrate.runbook.ui import finding_lines  # slow to import; the relay needs none of it
 
     found = _usage_by_app(body)
+    told = certificates("", body["certificates"])
     for line in _lines(body):
         say(line)
     with_clients = {name for name, app in body["apps"].items() if app["clients"] or app["refused"]}
     for line in finding_lines.findings(
-        [one for name in found if name in with_clients for one in found[name]]
+        [*told, *(one for name in found if name in with_clients for one in found[name])]
     ):
         say(line)
     return 0
@@ -68,7 +69,8 @@ def answer_text(body: Mapping[str, str]) -> str:
 
 def status_json(body: Mapping[str, Any]) -> str:
     """Return the status with its findings as one line of JSON."""
-    bodies = [encode_finding(one) for of_app in _usage_by_app(body).values() for one in of_app]
+    found = [one for of_app in _usage_by_app(body).values() for one in of_app]
+    bodies = [encode_finding(one) for one in (*found, *certificates("", body["certificates"]))]
     return json.dumps({**body, "findings": bodies})
 
 
