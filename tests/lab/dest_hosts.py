@@ -151,7 +151,7 @@ class DestHosts:
         spec = {
             "unit": UNIT,
             "user": "zookeeper:zookeeper",
-            "client_port": CLIENT_PORT,
+            "client_ports": CLIENT_PORT,
             "quorum_port": QUORUM_PORT,
             "election_port": ELECTION_PORT,
             "operator": OPERATOR_ADDRESS,

@@ -295,7 +295,7 @@ class Dest(Host):
         values: dict[str, str] = {
             "unit": "zookeeper",
             "user": "zookeeper:zookeeper",
-            "client_port": str(CLIENT_PORT),
+            "client_ports": str(CLIENT_PORT),
             "quorum_port": "2888",
             "election_port": "3888",
             "operator": "10.77.0.8,fd77::8",

@@ -26,7 +26,9 @@ LEASE_MS = {"fence_ttl_ms": 5000, "cut_ttl_ms": 2000, "renew_every_ms": 500}
 FENCE_OUTLIVES_CUT_MS = 2000
 """Milliseconds by which the fence must outlast the cut, until the host observes again."""
 
-OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType", "version")
+OWN_SETTINGS = (
+    "clientPort", "secureClientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType", "version",
+)  # fmt: skip
 """zoo.cfg keys that zkmigrate writes from other keys of the inventory."""
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, overload
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from zkmigrate import input_file
 from zkmigrate.errors import InventoryError
@@ -38,6 +38,7 @@ from zkmigrate.inventory.types import (
     Unit,
 )
 from zkmigrate.zookeeper.data.chroot import KAFKA_NAMES, Chroot
+from zkmigrate.zookeeper.data.zoocfg import ADMIN_PORT, CLIENT_PORT
 
 
 class Ssh(Frozen):
@@ -97,11 +98,39 @@ class ZooKeeperHost(Frozen):
 
 
 class Ports(Frozen):
-    """Client, quorum and election ports of an ensemble."""
+    """The ports of an ensemble.
 
-    client: Port = 2181
+    client: for clients without TLS (``clientPort``), or with both under ``client.portUnification``. secure:
+    for clients with TLS (``secureClientPort``). An ensemble has one of them or both; 2181 is the default only
+    if neither is given.
+    """
+
+    client: Port | None = None
+    secure: Port | None = None
     quorum: Port = 2888
     election: Port = 3888
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default(cls, given: Any) -> Any:
+        bare = isinstance(given, dict) and given.get("client") is None and given.get("secure") is None
+        return {**given, "client": CLIENT_PORT} if bare else given
+
+    @property
+    def door(self) -> int:
+        """The port that zkmigrate's clients use: with TLS if there is one."""
+        return self.secure or self.client or CLIENT_PORT
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """Every port for clients."""
+        return tuple(self.settings.values())
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """The lines of zoo.cfg that name the ports for clients."""
+        given = {"clientPort": self.client, "secureClientPort": self.secure}
+        return {key: port for key, port in given.items() if port is not None}
 
 
 class _Ensemble(Frozen):
@@ -124,7 +153,7 @@ class Source(_Ensemble):
     """
 
     hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=1)]
-    admin_port: Port = 8080
+    admin_port: Port = ADMIN_PORT
 
 
 class Dest(_Ensemble):
@@ -143,7 +172,13 @@ class Dest(_Ensemble):
     @property
     def commands(self) -> tuple[str, ...]:
         """The service's arguments for zkm-host, with its ports; empty for systemd."""
-        return self.service.commands(self.ports.client, self.ports.quorum, self.ports.election)
+        return self.service.commands(*self.ports.clients, self.ports.quorum, self.ports.election)
+
+    @property
+    def admin_port(self) -> int:
+        """The port of the AdminServer, which zkm-host asks if clients need TLS."""
+        text = self.settings.get("admin.serverPort", "").strip()
+        return int(text) if text.isdecimal() else ADMIN_PORT
 
     @property
     def majority(self) -> int:
@@ -370,10 +405,10 @@ class Inventory(Partial):
         """The address and port at which each ZooKeeper host answers clients, by host name."""
         doors: dict[str, Door] = {}
         if self.has("source"):
-            port, admin = self.source.ports.client, self.source.admin_port
+            port, admin = self.source.ports.door, self.source.admin_port
             doors |= {host.name: Door(host.address, port, admin) for host in self.source.hosts}
         if self.has("dest"):
-            doors |= {host.name: Door(host.address, self.dest.ports.client) for host in self.dest.hosts}
+            doors |= {host.name: Door(host.address, self.dest.ports.door) for host in self.dest.hosts}
         return doors
 
     @property
@@ -504,6 +539,9 @@ def digest(inventory: Inventory) -> str:
     values = inventory.model_dump(mode="json", exclude=local)
     if not values.get("kafka", {}).get("znodes", True):  # not there before this key existed
         del values["kafka"]["znodes"]
+    for ports in (values.get(part, {}).get("ports", {}) for part in ("source", "dest")):
+        if ports.get("secure", 0) is None:  # likewise
+            del ports["secure"]
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

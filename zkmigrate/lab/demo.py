@@ -33,6 +33,7 @@ from zkmigrate.lab.lab import Lab, needs_root, sweep
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOOKEEPER_DATA
+from zkmigrate.lab.security import FULL, parse
 from zkmigrate.lab.shutdown import running
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
@@ -103,7 +104,13 @@ class Demo:
         load.wait_flowing(("producer", "consumer", "tenant"), self._flowing_s)
         topic = canary_topic.make(self.lab)
         policy = self.fit.policy(self.lab.spec.session_timeout_ms)
-        write_inventory(self.lab, self.directory / "migration.yml", policy, canary_topic=topic)
+        write_inventory(
+            self.lab,
+            self.directory / "migration.yml",
+            policy,
+            canary_topic=topic,
+            accept=("source.security", "dest.security", "kafka.security"),
+        )
         self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
         self.progress("load: one raw client per dest host starts")
         load.start(("raw",))
@@ -367,6 +374,12 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
     "--tree-size", type=int, default=0, help="Number of filler znodes on source, outside the chroot."
 )
 @click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of a filler znode.")
+@click.option(
+    "--security",
+    callback=lambda _context, _option, text: FULL if text == "full" else parse(text),
+    default="",
+    help="Kinds of security with commas between, as for `lab up`; or full, which is all but enforce.",
+)
 @click.option("--policy", is_flag=True, help="Let the brokers load our CreateTopicPolicy (not the move).")
 @click.option(
     "--directory", default="demo", type=click.Path(path_type=Path), help="Directory for the result."

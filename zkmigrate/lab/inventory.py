@@ -54,13 +54,16 @@ def write_inventory(
                 "syncLimit": "5",
                 "maxClientCnxns": "0",
                 "4lw.commands.whitelist": spec.four_letter_words,
-                "admin.enableServer": "false",
+                # zkm-host asks the AdminServer where clients need TLS.
+                "admin.enableServer": str(spec.client_port != CLIENT_PORT).lower(),
             },
         },
         "kafka": _kafka(lab, lab.cluster()),
     }
     body["dest"] |= _service(lab, Role.DEST)
-    body["dest"]["settings"] |= secured.zookeeper_settings(spec, spec.dest_version)
+    settings = secured.zookeeper_settings(spec, spec.dest_version)
+    settings.pop("secureClientPort", None)
+    body["dest"]["settings"] |= settings
     if client := _zookeeper_client(lab):
         body["zookeeper"] = {"client": client}
     if canary_topic is not None:
@@ -165,7 +168,7 @@ def _zookeepers(lab: Lab, role: Role) -> list[dict[str, Any]]:
 def _ports(lab: Lab) -> dict[str, Any]:
     """Return the section's `ports` if clients do not use the default port."""
     port = lab.spec.client_port
-    return {} if port == CLIENT_PORT else {"ports": {"client": port}}
+    return {} if port == CLIENT_PORT else {"ports": {"secure": port}}
 
 
 def _zookeeper_client(lab: Lab) -> dict[str, Any]:

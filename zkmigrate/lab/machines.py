@@ -16,6 +16,7 @@ from zkmigrate.lab import between, control_groups, provision, render, state
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab.credentials import Credentials
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.security import Kind
 from zkmigrate.lab.shape import Ensemble
 from zkmigrate.lab.spec import JAVA_11_KAFKA, HostPlan, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
@@ -52,7 +53,10 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
         if part is None:
             return between.program() if plan.role in between.ROLES else {}
         if isinstance(part, Ensemble):
-            return {render.ZOOKEEPER_JARS: provision.zookeeper_classpath(part.version, progress)[0].parent}
+            jars = {render.ZOOKEEPER_JARS: provision.zookeeper_classpath(part.version, progress)[0].parent}
+            if Kind.TLS in spec.security:
+                jars[render.JETTY_JARS] = provision.jetty_classpath(progress)[0].parent
+            return jars
         jars = {render.KAFKA_JARS: provision.kafka_classpath(part.version, progress)[0].parent}
         if spec.broker_options.get(POLICY) == OWN_POLICY:
             jars[render.POLICY_JARS] = provision.policy_jar(progress).parent

@@ -38,7 +38,7 @@ ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/
 POM = Path(__file__).resolve().parents[2] / "setup" / "pom.xml"
 POLICY = POM.parent / "policy"
 """The source directory of our CreateTopicPolicy, which refuses new replicas on removed brokers."""
-_MIRROR_MAKER = "connect-mirror"
+_MIRROR_MAKER, _JETTY = "connect-mirror", "jetty"
 _POM_NS = {"m": "http://maven.apache.org/POM/4.0.0"}
 
 _ROOTFS_SECONDS = 900.0
@@ -122,6 +122,14 @@ def kafka_classpath(version: str, progress: Progress = silent) -> tuple[Path, ..
     return _classpath("kafka", version, progress)
 
 
+def jetty_classpath(progress: Progress = silent) -> tuple[Path, ...]:
+    """Return the jars that ZooKeeper's AdminServer needs; without them it does not start.
+
+    One version serves every ZooKeeper of the lab. Missing jars are fetched. Raises ProvisionError.
+    """
+    return _classpath(_JETTY, next(iter(_profiles(_JETTY))), progress)
+
+
 def mirror_maker_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
     """Return the jars of one version of MirrorMaker 2, all in one folder.
 
@@ -180,6 +188,7 @@ def fetch(names: Sequence[str], progress: Progress = silent) -> None:
     known: dict[str, Callable[[Progress], object]] = {
         **{f"zookeeper-{version}": partial(zookeeper_classpath, version) for version in zookeeper_versions()},
         **{f"kafka-{version}": partial(kafka_classpath, version) for version in kafka_versions()},
+        **{f"{_JETTY}-{version}": jetty_classpath for version in _profiles(_JETTY)},
         **{f"{_MIRROR_MAKER}-{v}": partial(mirror_maker_classpath, v) for v in _profiles(_MIRROR_MAKER)},
         "policy": policy_jar,
     }
@@ -358,7 +367,7 @@ def run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, a
 def main() -> int:
     """Run `python -m zkmigrate.lab.provision [NAME...]`: fetch the jars with these names, or all jars."""
     every = [f"zookeeper-{v}" for v in zookeeper_versions()] + [f"kafka-{v}" for v in kafka_versions()]
-    every.append("policy")
+    every += [*(f"{_JETTY}-{version}" for version in _profiles(_JETTY)), "policy"]
     parser = argparse.ArgumentParser(
         prog="python -m zkmigrate.lab.provision",
         description="Fetch missing software of the lab: the root file system and the named jars.",

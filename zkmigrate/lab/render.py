@@ -45,6 +45,7 @@ KAFKA_ENV = "/etc/kafka/kafka.env"
 KAFKA_DATA = "/var/lib/kafka"
 KRAFT_METADATA = f"{KAFKA_DATA}/metadata"
 ZOOKEEPER_JARS, KAFKA_JARS, JAVA_11 = "/opt/zookeeper/lib", "/opt/kafka/lib", "/opt/java-11"
+JETTY_JARS = "/opt/zookeeper/jetty"
 POLICY_JARS = "/opt/kafka/policy"
 """The directory of our policy's jar if brokers load it; otherwise an empty directory."""
 UNITS = "/etc/systemd/system"
@@ -141,7 +142,7 @@ def java_env(spec: LabSpec, secured_flags: str = "") -> str:
 _KAFKA_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx384m"
 
 _ZOOKEEPER = (
-    f"/usr/bin/java $JVMFLAGS -cp /etc/zookeeper/conf:{ZOOKEEPER_JARS}/* "
+    f"/usr/bin/java $JVMFLAGS -cp /etc/zookeeper/conf:{ZOOKEEPER_JARS}/*:{JETTY_JARS}/* "
     f"org.apache.zookeeper.server.quorum.QuorumPeerMain {ZOO_CFG}"
 )
 
@@ -384,6 +385,7 @@ def _zookeeper_files(
     further = {} if credentials is None else secured.zookeeper_files(spec, credentials, host.name)
     files = [
         HostFile(ZOOKEEPER_JARS, None, 0o755),
+        HostFile(JETTY_JARS, None, 0o755),
         HostFile("/etc/zookeeper", None, 0o755),
         # ZooKeeper writes dynamic config files beside zoo.cfg, so its user owns the directory.
         owned(conf, None, 0o750),

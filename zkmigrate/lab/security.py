@@ -36,6 +36,8 @@ OF_KAFKA = frozenset({Kind.KAFKA_TLS, Kind.KAFKA_SASL, Kind.KAFKA_ACL})
 """The kinds that concern brokers and their clients alone."""
 
 
+FULL = tuple(kind for kind in Kind if kind is not Kind.ENFORCE)
+"""All kinds that every version of ZooKeeper with TLS has."""
 FIRST_TLS = (3, 5)
 """ZooKeeper's first release with TLS between servers, and with the server that offers it to clients."""
 FIRST_ENFORCE = (3, 7)

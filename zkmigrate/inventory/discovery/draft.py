@@ -49,6 +49,7 @@ class Ensemble:
     hosts: tuple[HostLine, ...]
     hosts_where: str
     client: Found[int]
+    secure: Found[int]
     quorum: Found[int]
     election: Found[int]
     config: Found[str]

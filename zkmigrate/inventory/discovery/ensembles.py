@@ -16,8 +16,7 @@ from zkmigrate.inventory.discovery.draft import Ensemble, Found, HostLine, agree
 from zkmigrate.inventory.discovery.host_survey import HostSurvey, Unit
 from zkmigrate.inventory.discovery.hosts import HostReader, absolute, config_of
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.zookeeper.clients.admin import ADMIN_PORT
-from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError
+from zkmigrate.zookeeper.data.zoocfg import ADMIN_PORT, ServerLine, ZooCfgError
 from zkmigrate.zookeeper.facts.config import (
     ADDRESS_SETTINGS,
     ANY_ADDRESS,
@@ -199,7 +198,7 @@ def dest_side(
             origin = "a guess, because source's myids are unknown; it must be above all of them"
         where = "; ".join(filter(None, (where, f"myid: {origin}")))
         hosts.append(HostLine(name, server.address, myid, _also(server.address), None, where))
-    client, quorum, election = _ports(servers)
+    client, secure, quorum, election = _ports(servers)
     config, data_dir, log_dir, java_env = _paths(reader, servers)
     own = next((s.config for s in servers.values() if s.config and "tickTime" in s.config.values), None)
     settings, left_out = _settings(own.values if own else pattern)
@@ -207,6 +206,7 @@ def dest_side(
         tuple(hosts),
         "as given; myids are above all of source's" if hosts else "no --dest given",
         _or_source(client, source.client),
+        _or_source(secure, source.secure),
         _or_source(quorum, source.quorum),
         _or_source(election, source.election),
         _or_source(config, source.config),
@@ -249,12 +249,16 @@ def _also(host: str) -> tuple[str, ...]:
     )  # a zone is valid on this machine only
 
 
-def _ports(servers: Mapping[str, Server]) -> tuple[Found[int], Found[int], Found[int]]:
+def _ports(servers: Mapping[str, Server]) -> tuple[Found[int], Found[int], Found[int], Found[int]]:
+    """Return the ports: for clients without TLS and with TLS, quorum, election."""
     client: dict[str, Found[int]] = {}
+    secure: dict[str, Found[int]] = {}
     for address, server in servers.items():
         if server.config is None:
-            client[address] = Found(None, f"no zoo.cfg read: {server.path.where}")
+            client[address] = secure[address] = Found(None, f"no zoo.cfg read: {server.path.where}")
             continue
+        text = server.config.values.get("secureClientPort", "").strip()
+        secure[address] = Found(int(text) if text.isdecimal() else None, "zoo.cfg")
         values = {str(s.client_port) for s in server.config.servers.values() if s.client_port}
         values |= {server.config.values["clientPort"]} if "clientPort" in server.config.values else set()
         one = values.pop() if len(values) == 1 else ""
@@ -265,6 +269,7 @@ def _ports(servers: Mapping[str, Server]) -> tuple[Found[int], Found[int], Found
     none: Mapping[str, Found[int]] = {"": Found(None, "no server lines")}
     return (
         agreed(client),
+        agreed(secure),
         agreed({k: Found(line.quorum_port, "zoo.cfg") for k, line in lines.items()} or none),
         agreed({k: Found(line.election_port, "zoo.cfg") for k, line in lines.items()} or none),
     )

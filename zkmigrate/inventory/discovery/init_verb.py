@@ -31,12 +31,12 @@ from zkmigrate.json_stamp import stamped
 from zkmigrate.kafka.clients import cluster_view as kafka_client
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
+from zkmigrate.zookeeper.clients.admin import allowed_word
 from zkmigrate.zookeeper.clients.login import Credentials
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_cons, parse_dump
+from zkmigrate.zookeeper.data.zoocfg import ADMIN_PORT, CLIENT_PORT
 
-CLIENT_PORT = 2181
 INCOMPLETE = 3
 """Exit code for a file that must be completed by hand."""
 
@@ -120,7 +120,8 @@ def _survey(
     servers = _survey_source(ssh, asked_at, approve)
     _refuse_silence(servers)
     ports = {host.address: host.port for host in named["source"] if host.port}
-    client = next((_port(server) for server in servers.values() if _port(server)), None) or CLIENT_PORT
+    told = (_port(server, options.credentials.tls) for server in servers.values())
+    client = next((port for port in told if port), CLIENT_PORT)
     say("reading the brokers from source's four-letter words, without a session or a write")
     found_clusters, word_notes = _clusters(
         {address: ports.get(address, client) for address in servers},
@@ -201,9 +202,11 @@ def _refuse_silence(servers: Mapping[str, Server]) -> None:
     )
 
 
-def _port(server: Server) -> int | None:
-    text = server.config.values.get("clientPort", "") if server.config else ""
-    return int(text) if text.isdecimal() else None
+def _port(server: Server, tls: bool) -> int | None:
+    """Return the server's port for clients with TLS or without, and the other one if it has no such port."""
+    keys = ("secureClientPort", "clientPort") if tls else ("clientPort", "secureClientPort")
+    texts = [server.config.values.get(key, "").strip() for key in keys] if server.config else []
+    return next((int(text) for text in texts if text.isdecimal()), None)
 
 
 def _clusters(

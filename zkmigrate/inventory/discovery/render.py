@@ -124,10 +124,13 @@ def _kafka(kafka: KafkaDraft) -> list[str]:
 
 
 def _ports_and_paths(side: Ensemble) -> Iterator[str]:
-    ports = (("client", side.client), ("quorum", side.quorum), ("election", side.election))
+    clients = (("client", side.client), ("secure", side.secure))
+    door = next((one for one in clients if one[1].value is not None), clients[0])
+    ports: tuple[tuple[str, Found[int]], ...] = (door, ("quorum", side.quorum), ("election", side.election))
     if all(found.value is not None for _, found in ports):
+        ports = (*(one for one in clients if one[1].value is not None), *ports[1:])
         shown = ", ".join(f"{key}: {found.value}" for key, found in ports)
-        yield f"  ports: {{{shown}}}" + _where(side.client.where)
+        yield f"  ports: {{{shown}}}" + _where(door[1].where)
     else:
         why = "; ".join(dict.fromkeys(found.where for _, found in ports if found.value is None))
         yield f"  # ports: {{client: 2181, quorum: 2888, election: 3888}}  # the default; {why}"

@@ -9,8 +9,9 @@ from zkmigrate import java_properties
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.host_names import Resolve, same_host, unresolved
 from zkmigrate.inventory.checks import spelled
-from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.inventory.inventory import Inventory, Ports, ZooKeeperHost
 from zkmigrate.java_properties import ENCODING, Entry, PropertiesError
+from zkmigrate.zookeeper.data.zoocfg import CLIENT_PORT
 
 _CONNECT = re.compile(
     r"^(?P<head>[ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)(?P<value>[^\r\n]*)", re.MULTILINE
@@ -18,20 +19,26 @@ _CONNECT = re.compile(
 """Matches the lines that ``with_connect`` changes."""
 
 
-def connect_to_dest(inventory: Inventory) -> str:
+def connect_to_dest(inventory: Inventory, connect: str = "") -> str:
     """Return the value of zookeeper.connect that names only dest.
 
-    The value has every dest host with its client port, then the chroot.
+    The value has every dest host, then the chroot. connect: the broker's value now; a broker that uses
+    source's port without TLS gets dest's port without TLS.
     """
-    return _connect(inventory.dest.hosts, inventory.dest.ports.client) + inventory.kafka.prefix
+    source, dest = inventory.source, inventory.dest
+    return _connect(dest.hosts, _same_kind(connect, source.ports, dest.ports)) + inventory.kafka.prefix
 
 
-def connect_to_source(inventory: Inventory) -> str:
-    """Return the value of zookeeper.connect that names only source.
+def connect_to_source(inventory: Inventory, connect: str = "") -> str:
+    """Return the value of zookeeper.connect that names only source; see :func:`connect_to_dest`."""
+    source, dest = inventory.source, inventory.dest
+    return _connect(source.hosts, _same_kind(connect, dest.ports, source.ports)) + inventory.kafka.prefix
 
-    The value has every source host with its client port, then the chroot.
-    """
-    return _connect(inventory.source.hosts, inventory.source.ports.client) + inventory.kafka.prefix
+
+def _same_kind(connect: str, theirs: Ports, ours: Ports) -> int:
+    """Return the port of ``ours`` with TLS or without, like the ports of ``theirs`` in ``connect``."""
+    plain = connect and ours.client is not None and ports_in(connect) == {theirs.client}
+    return ours.client if plain and ours.client is not None else ours.door
 
 
 def _connect(hosts: tuple[ZooKeeperHost, ...], port: int) -> str:
@@ -61,6 +68,13 @@ def hosts_in(connect: str) -> set[str]:
     """Return the hosts that a value of zookeeper.connect names, without ports and brackets."""
     servers = (server.strip() for server in connect.split("/", 1)[0].split(","))
     return {_host(server) for server in servers if server}
+
+
+def ports_in(connect: str) -> set[int]:
+    """Return the ports in a value of zookeeper.connect; a server without a port has ZooKeeper's default."""
+    servers = (server.strip() for server in connect.split("/", 1)[0].split(","))
+    found = [re.search(r"(?:^[^:]*|\]):(\d{1,5})$", server) for server in servers if server]
+    return {int(match[1]) if match else CLIENT_PORT for match in found}
 
 
 def _host(server: str) -> str:

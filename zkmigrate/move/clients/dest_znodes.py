@@ -41,7 +41,7 @@ class _Dest:
         try:
             if self._client is None:
                 dest = self._inventory.dest
-                servers = [Server(host.address, dest.ports.client) for host in dest.hosts]
+                servers = [Server(host.address, dest.ports.door) for host in dest.hosts]
                 self._client = self._open.enter_context(
                     connect(DEST, servers, credentials_of(self._inventory))
                 )

@@ -260,7 +260,7 @@ class Alter:
 
 def alterer(inventory: Inventory, look: Look) -> Alter:
     """Return an object that sends changes to source. look: reads dest's disks."""
-    servers = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
+    servers = [Server(host.address, inventory.source.ports.door) for host in inventory.source.hosts]
     return Alter(servers, credentials_of(inventory), reader(inventory, look))
 
 

@@ -106,7 +106,7 @@ class KafkaDependent:
         return kafka.names_any(connect, inventory.dest.hosts, inventory.source.hosts, resolve)
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
-        return kafka.with_connect(content, kafka.connect_to_dest(inventory))
+        return kafka.with_connect(content, kafka.connect_to_dest(inventory, kafka.current_connect(content)))
 
     def restart_or_reload(self, inventory: Inventory, member: str) -> Changes:
         unit, commands = unit_of(self, inventory, inventory.broker(member))

@@ -94,8 +94,8 @@ def _known_by(
     listed = sockets(look, host)
     if not isinstance(listed, Seen):
         return Unknown("denied", f"cons: {cons}; ss: {listed}")
-    port = inventory.source.ports.client
-    return Seen(tuple(sorted({s.peer for s in listed.value if s.local_port == port} - operator)))
+    ports = inventory.source.ports.clients
+    return Seen(tuple(sorted({s.peer for s in listed.value if s.local_port in ports} - operator)))
 
 
 def _to_source(inventory: Inventory, look: Look, member: str) -> Reading[tuple[str, ...]]:
@@ -103,6 +103,6 @@ def _to_source(inventory: Inventory, look: Look, member: str) -> Reading[tuple[s
     if not isinstance(listed, Seen):
         return listed
     source = {address for host in inventory.source.hosts for address in addresses(host)}
-    port = inventory.source.ports.client
-    peers = {f"{s.peer}:{s.peer_port}" for s in listed.value if s.peer in source and s.peer_port == port}
+    ports = inventory.source.ports.clients
+    peers = {f"{s.peer}:{s.peer_port}" for s in listed.value if s.peer in source and s.peer_port in ports}
     return Seen(tuple(sorted(peers)))

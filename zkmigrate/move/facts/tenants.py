@@ -69,8 +69,8 @@ def tenants(
     cons, dumps: the answers of each source host.
     """
     ours = {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
-    port = inventory.source.ports.client
-    return _others(inventory, dependent, look, inventory.source_names, port, ours, ours, cons, dumps)
+    ports = inventory.source.ports.clients
+    return _others(inventory, dependent, look, inventory.source_names, ports, ours, ours, cons, dumps)
 
 
 def foreign_clients(
@@ -87,8 +87,8 @@ def foreign_clients(
     """
     own = {a for host in inventory.dest.hosts for a in addresses(host)}
     own |= {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
-    port = inventory.dest.ports.client
-    others = _others(inventory, dependent, look, inventory.dest_names, port, set(), own, cons, dumps)
+    ports = inventory.dest.ports.clients
+    others = _others(inventory, dependent, look, inventory.dest_names, ports, set(), own, cons, dumps)
     found, unknown = list(others.found), list(others.unknown)
     for member in dependent.members(inventory):
         beside = _beside(inventory, dependent, look, member, cons, dumps)
@@ -148,7 +148,7 @@ def _others(
     dependent: AnyDependent,
     look: Look,
     hosts: tuple[str, ...],
-    port: int,
+    ports: tuple[int, ...],
     ours: set[str],
     ours_by_socket: set[str],
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
@@ -175,7 +175,7 @@ def _others(
                     at.setdefault(normalized(c.address), []).append(host)
                     sessions.setdefault(normalized(c.address), set()).add(c.session)
         elif isinstance(found := listed[host], Seen):
-            for peer in {s.peer for s in found.value if s.local_port == port} - known - ours_by_socket:
+            for peer in {s.peer for s in found.value if s.local_port in ports} - known - ours_by_socket:
                 at.setdefault(peer, []).append(host)
         else:
             unknown.append(f"{host}: cons: {reading}; ss: {found}")

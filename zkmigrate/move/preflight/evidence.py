@@ -273,7 +273,7 @@ def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
     """
     source, dest = c.inventory.source, c.inventory.dest
     if host not in c.inventory.dest_names and gate != "cutover":
-        return tuple((first_address(h), dest.ports.client) for h in dest.hosts)
+        return tuple((first_address(h), port) for h in dest.hosts for port in dest.ports.clients)
     if gate != "preflight":
         return ()
     at_source = ((h, p) for h in source.hosts for p in (source.ports.quorum, source.ports.election))
@@ -285,7 +285,7 @@ def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
 def _around(c: Context, dependent: AnyDependent, look: Look, host: str) -> Reading[Surroundings]:
     dest = c.inventory.dest
     if host in c.inventory.dest_names:
-        service, port = dest.service, dest.ports.client
+        service, port = dest.service, dest.ports.door
     else:
         ports = {member.name: member.port for member in dependent.members(c.inventory)}
         service, port = dependent.service(c.inventory), ports[host]

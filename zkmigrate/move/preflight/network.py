@@ -155,8 +155,12 @@ def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
 
     To do: Open dest's client port for the {many}.
     """
-    port = c.inventory.dest.ports.client
-    doors = {(host.name, f" {port}"): (first_address(host), port) for host in c.inventory.dest.hosts}
+    dest = c.inventory.dest
+    doors = {
+        (host.name, f" {port}"): (first_address(host), port)
+        for host in dest.hosts
+        for port in dest.ports.clients
+    }
     fine = ("open",) if e.joined else ("open", "refused")
     needed = "open" if e.joined else "open, or refused as long as nothing listens"
     move = f"open dest's client port for the {e.dependent.words.many}"

@@ -279,7 +279,8 @@ def present(c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Copy the lines that should stay to dest.settings.
     """
     written = {**c.inventory.dest.settings, "dataDir": c.inventory.dest.data_dir}
-    written |= {"clientPort": str(c.inventory.dest.ports.client), "dataLogDir": c.inventory.dest.txn_dir}
+    written |= {key: str(port) for key, port in c.inventory.dest.ports.settings.items()}
+    written |= {"dataLogDir": c.inventory.dest.txn_dir}
     moves = ("copy the settings that should stay to dest.settings",)
     for host, reading in e.dest_config.items():
         if isinstance(reading, Absent):

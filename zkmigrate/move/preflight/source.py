@@ -191,11 +191,14 @@ def _path_mistakes(
         elif runs.rstrip("/") != path.rstrip("/"):
             meant = f", which is {runs}" if runs != given else ""
             yield f"{key}={given or '(none)'}{meant}, in the inventory {path}", False
-    client = {str(server.client_port) for server in config.servers.values() if server.client_port is not None}
-    client |= {config.values["clientPort"]} if "clientPort" in config.values else set()
-    if client != {str(source.ports.client)}:
-        seen = ", ".join(sorted(client)) or "none"
-        yield f"client ports {seen}, in the inventory {source.ports.client}", False
+    named = source.ports.settings
+    in_lines = {str(server.client_port) for server in config.servers.values() if server.client_port}
+    for key in ("clientPort", "secureClientPort"):
+        seen_ports = {config.values[key].strip()} if key in config.values else set()
+        seen_ports |= in_lines if key == "clientPort" else set()
+        if seen_ports != ({str(named[key])} if key in named else set()):
+            seen = ", ".join(sorted(seen_ports)) or "none"
+            yield f"{key} {seen}, in the inventory {named.get(key, 'none')}", False
 
 
 def _running_directory(key: str, given: str, conf: Reading[Conf]) -> str | None:

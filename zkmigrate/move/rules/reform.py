@@ -20,7 +20,8 @@ def _server_line(host: ZooKeeperHost, ports: Ports, observer: bool) -> str:
 def _settings(inventory: Inventory, settings: Mapping[str, str]) -> list[str]:
     dest = inventory.dest
     lines = [f"{key}={value}" for key, value in sorted(settings.items())]
-    lines += [f"dataDir={dest.data_dir}", f"clientPort={dest.ports.client}"]
+    lines += [f"dataDir={dest.data_dir}"]
+    lines += [f"{key}={port}" for key, port in dest.ports.settings.items()]
     if dest.log_dir is not None:
         lines.append(f"dataLogDir={dest.log_dir}")
     return lines

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
-from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.inventory.inventory import Dest, Inventory, ZooKeeperHost
 from zkmigrate.move.facts.connections import numeric
 from zkmigrate.move.facts.dest_status import DestStates, every_host_in, statuses, unanswered, unknown
 from zkmigrate.move.rules.reform import observer_config, reformed_config
@@ -123,7 +123,8 @@ def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
     values = {
         "unit": dest.service.unit,
         "user": f"{dest.user}:{dest.group}",
-        "client_port": dest.ports.client,
+        "client_ports": ",".join(str(port) for port in dest.ports.clients),
+        "admin_port": "" if dest.ports.client else dest.admin_port,
         "quorum_port": dest.ports.quorum,
         "election_port": dest.ports.election,
         "operator": ",".join(inventory.operator),
@@ -133,13 +134,21 @@ def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
         "log_dir": dest.txn_dir,
         "config_path": dest.config,
         "dynamic_glob": f"{dest.config}.dynamic*",
-        "members": ",".join(endpoint(h, dest.ports.client) for h in dest.hosts),
+        "members": ",".join(endpoint(h, word_port(dest)) for h in dest.hosts),
         "rehearsal": "yes" if rehearsal else "no",
         "cut": inventory.policy.cut,
         "cut_ports": ",".join(str(port) for port in cut_ports(inventory, members.ports)),
     }
     lines = (*(f"{key}={value}" for key, value in values.items()), *command_words(dest.commands))
     return "".join(f"{line}\n" for line in lines)
+
+
+def word_port(dest: Dest) -> int:
+    """Return the port at which zkm-host asks a dest host; its AdminServer's if clients need TLS.
+
+    zkm-host has neither certificate nor password.
+    """
+    return dest.ports.client or dest.admin_port
 
 
 def _numeric(host: ZooKeeperHost) -> tuple[str, ...]:

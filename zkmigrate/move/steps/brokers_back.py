@@ -21,7 +21,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.kafka.facts.broker import broker_service
 from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.questions import KafkaView
-from zkmigrate.kafka.rules.connect import connect_to_source, with_connect
+from zkmigrate.kafka.rules.connect import connect_to_source, current_connect, with_connect
 from zkmigrate.move.facts.dest_status import unanswered, unknown
 from zkmigrate.move.facts.outage import BrokerState, Registered, brokers, registered
 from zkmigrate.move.facts.records import Outage
@@ -109,7 +109,8 @@ class BrokersBackStep(Step[BackFacts]):
         if not isinstance(broker.properties, Seen) or broker.entry is None:
             raise UsageError(f"{target}: {kafka.config} cannot be read, so it cannot be edited")
         entry = broker.entry
-        content = with_connect(broker.properties.value, connect_to_source(c.inventory))
+        now = broker.properties.value
+        content = with_connect(now, connect_to_source(c.inventory, current_connect(now)))
         return (
             PutFile(target, kafka.config, content, f"{entry.owner}:{entry.group}", entry.mode),
             broker_service(c.inventory, target, "start"),

@@ -21,7 +21,7 @@ from zkmigrate.move.dependent import OfDependent, Words
 from zkmigrate.move.facts.dest_status import SERVING, Statuses, every_host_in, phases, statuses
 from zkmigrate.move.facts.records import Freshest, Proved
 from zkmigrate.move.rules.start_order import forms_quorum, places
-from zkmigrate.move.steps.arm import endpoint
+from zkmigrate.move.steps.arm import endpoint, word_port
 from zkmigrate.runbook.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.runbook.model.finding import NO_WAY_BACK, Finding, Severity, claim, meanings
 from zkmigrate.runbook.model.look import Look
@@ -105,7 +105,7 @@ class GoStep(OfDependent, Step[GoFacts]):
         freshest = known(Freshest, c)
         first = freshest.first if freshest else f.hosts.in_phase(Phase.OPEN)
         inventory = c.inventory
-        port = inventory.dest.ports.client
+        port = word_port(inventory.dest)
         # An argument holds no brackets; what follows the last colon is the port.
         endpoints = (endpoint(inventory.dest_host(host), port) for host in first)
         addresses = tuple(x.replace("[", "").replace("]", "") for x in endpoints)

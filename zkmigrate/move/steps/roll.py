@@ -85,7 +85,7 @@ class RollStep(OfDependent, Step[RollFacts]):
 
     def observe(self, c: Context, look: Look) -> RollFacts:
         d, inventory, wall = self.dependent, c.inventory, look.wall()
-        ports = {inventory.source.ports.client, inventory.dest.ports.client}
+        ports = {*inventory.source.ports.clients, *inventory.dest.ports.clients}
 
         def one(host: str) -> MemberFacts:
             return replace(

@@ -21,9 +21,6 @@ from zkmigrate.zookeeper.clients.login import OPEN, Credentials
 from zkmigrate.zookeeper.data.four_letter_words import not_allowed
 from zkmigrate.zookeeper.data.session import format_session
 
-ADMIN_PORT = 8080
-"""ZooKeeper's default of ``admin.serverPort``."""
-
 COMMANDS = {"mntr": "monitor", "cons": "connections", "dump": "dump", "envi": "environment"}
 """The command of AdminServer for each supported four-letter word."""
 

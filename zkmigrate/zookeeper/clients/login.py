@@ -57,6 +57,11 @@ class Credentials:
         return f"{login.user}:{secret.read(login.password, f'{_KEY}.digest.password')}"
 
     @property
+    def tls(self) -> bool:
+        """Whether the connections use TLS."""
+        return self._client.tls is not None
+
+    @property
     def user(self) -> str:
         """The user of SASL, for messages; empty without SASL."""
         return "" if self._client.sasl is None else self._client.sasl.user

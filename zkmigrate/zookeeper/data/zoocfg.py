@@ -13,6 +13,8 @@ from zkmigrate import java_properties
 from zkmigrate.java_properties import PropertiesError
 from zkmigrate.zookeeper.data.errors import ZkDataError
 
+CLIENT_PORT, ADMIN_PORT = 2181, 8080
+"""The port that ZooKeeper's clients take by default, and ZooKeeper's default of ``admin.serverPort``."""
 _TRIMMED = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim removes. QuorumPeerConfig trims keys and values."""
 

@@ -7,9 +7,7 @@ import re
 from zkmigrate.errors import UsageError
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.chroot import parse_chroot
-
-CLIENT_PORT = 2181
-"""ZooKeeper's default client port."""
+from zkmigrate.zookeeper.data.zoocfg import CLIENT_PORT
 
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]]+))(?::(\d{1,5}))?")
 

@@ -10,7 +10,7 @@ from typing import Any
 from zkmigrate.clean import inline
 from zkmigrate.json_stamp import stamped
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
+from zkmigrate.zookeeper.clients.admin import allowed_word
 from zkmigrate.zookeeper.clients.login import Credentials
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.chroot import Chroot
@@ -19,6 +19,7 @@ from zkmigrate.zookeeper.data.log_writers import Writer, WriterList, writers
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+from zkmigrate.zookeeper.data.zoocfg import ADMIN_PORT
 from zkmigrate.zookeeper.disks.location import Disks, Place, open_disk
 from zkmigrate.zookeeper.disks.progress import ProgressLines
 

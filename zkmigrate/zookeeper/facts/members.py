@@ -119,5 +119,5 @@ def cut_ports(inventory: Inventory, named: Iterable[int]) -> tuple[int, ...]:
     The ports are those in the inventory, in dest's settings, and in source's own configs (``named``).
     """
     both = (inventory.source.ports, inventory.dest.ports)
-    known = {port for p in both for port in (p.client, p.quorum, p.election)}
+    known = {port for p in both for port in (*p.clients, p.quorum, p.election)}
     return tuple(sorted({*known, *ports_of(inventory.dest.settings), *named}))

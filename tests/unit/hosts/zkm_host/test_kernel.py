@@ -83,7 +83,7 @@ def test_fence_and_cut_lines_are_what_they_print(dest: Dest, cut: str) -> None:
 GIVEN = """\
 unit=zookeeper.service
 user=zookeeper:zookeeper
-client_port=2181
+client_ports=2181
 quorum_port=2888
 election_port=3888
 operator=10.0.0.9,2001:db8:1::/64

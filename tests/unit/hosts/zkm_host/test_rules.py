@@ -222,7 +222,7 @@ def test_a_cut_of_zookeepers_ports_ends_them_both_ways_and_nothing_else(dest: De
 def test_a_connection_of_zookeeper_on_a_port_that_no_config_tells_is_no_cut(
     dest: Dest, source: None, address: str
 ) -> None:
-    dest.armed(**ZOOKEEPER | {"client_port": "2182", "cut_ports": "2182,2888,3888"})
+    dest.armed(**ZOOKEEPER | {"client_ports": "2182", "cut_ports": "2182,2888,3888"})
     dest.net.connect("dest", SOURCES[0], 8730)
     dest.do("fence", "60000")
     dest.do("cut", "60000")
@@ -405,7 +405,7 @@ def test_uncut_does_not_put_back_rules_that_were_flushed_on_purpose(dest: Dest) 
         ({"source": "0.0.0.0/0"}, "whole address family"),
         ({"source": "10.77.0.5/24"}, "single addresses"),
         ({"operator": "somewhere"}, "IPv4 or IPv6"),
-        ({"client_port": "70000"}, "bad port"),
+        ({"client_ports": "70000"}, "bad port"),
         ({"data_dir": "data"}, "absolute path"),
         ({"config_path": "/etc/../zoo.cfg"}, "not allowed"),
         ({"rehearsal": "maybe"}, "yes or no"),

@@ -188,7 +188,7 @@ def test_what_hosts_say_never_becomes_a_line_of_its_own(said: str, name: str) ->
     """A host tells its name, its settings and why it refuses; all of it may hold anything."""
     nothing, found = Found[str](None, said), Found("/x", said)
     hosts = (HostLine("a", "10.0.0.1", 1, where=said),)
-    ports = (Found(1, said), Found(2, said), Found(3, said))
+    ports = (Found(1, said), Found(2, said), Found(3, said), Found(4, said))
     side = Ensemble(hosts, said, *ports, found, nothing, nothing, found, left_out={"skipACL": said})
     kafka = KafkaDraft(nothing, found, (), said, nothing, nothing, nothing, nothing)
     draft = Draft("x", (), SshDraft("ops", 22, "k", "h"), side, side, kafka, (said, name))
@@ -238,10 +238,11 @@ SETTINGS = st.dictionaries(
 
 def ensembles(kind: int, first: int) -> st.SearchStrategy[Ensemble]:
     at, port = f"/srv/side{kind}", found(st.integers(1, 65535))
+    maybe = found(st.none() | st.integers(1, 65535))
     account = found(st.none() | st.from_regex(r"[a-z_][a-z0-9_-]{0,8}", fullmatch=True))
     unit = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,12}\.service", fullmatch=True)
     return st.builds(
-        Ensemble, host_lines(kind, 3, first), SEEN, port, port, port, found(paths(f"{at}/conf")),
+        Ensemble, host_lines(kind, 3, first), SEEN, port, maybe, port, port, found(paths(f"{at}/conf")),
         found(paths(f"{at}/data")), found(st.none() | paths(f"{at}/log")),
         found(st.none() | paths(f"{at}/env")), account, account, found(st.none() | unit), SETTINGS, SEEN,
         st.dictionaries(st.sampled_from(["skipACL", "a.b"]), SEEN, max_size=2),
@@ -285,7 +286,8 @@ def test_what_init_writes_is_read_back_unchanged(
         lines = [(h.name, h.address, h.number, h.also) for h in drawn.hosts]
         assert [(h.name, h.address, h.myid, h.also) for h in side.hosts] == lines
         assert side.ports.model_dump() == {
-            "client": drawn.client.value, "quorum": drawn.quorum.value, "election": drawn.election.value
+            "client": drawn.client.value, "secure": drawn.secure.value,
+            "quorum": drawn.quorum.value, "election": drawn.election.value,
         }  # fmt: skip
         assert (side.config, side.data_dir, side.log_dir) == (
             drawn.config.value, drawn.data_dir.value, drawn.log_dir.value

@@ -71,7 +71,7 @@ FALSE: list[tuple[str, str, str, Break, str]] = [
      "server.3 uses ports 2888:3889"),
     ("source.config", "preflight", "source2", config(f"{SERVER_3}\n", ""), "no line for server.3 (source3)"),
     ("source.config", "preflight", "source2", config("clientPort=2181", "clientPort=2182"),
-     "client ports 2182"),
+     "clientPort 2182"),
     ("source.config", "preflight", "source2", config("tickTime=2000", "tickTime=2000\ndataLogDir=/logs"),
      "dataLogDir=/logs, in the inventory /var/lib/zookeeper"),
     ("source.reconfig", "preflight", "source1",

@@ -64,7 +64,7 @@ def spec(old: str, new: str) -> Reading[bytes]:
     [
         Absent("spec"),
         spec("rehearsal=no", "rehearsal=yes"),
-        spec("client_port=2181", "client_port=2182"),
+        spec("client_ports=2181", "client_ports=2182"),
         spec("unit=", "start=/opt/start\nunit="),
     ],
     ids=["no spec", "a rehearsal's", "another port", "a command that the inventory does not name"],
