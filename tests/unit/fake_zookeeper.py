@@ -1,6 +1,7 @@
 """A stand-in for a ZooKeeper server: ``fake_zookeeper.py CONFIG DATA_DIR LOG_DIR CLIENT_PORT``.
 
-It listens on the client port and holds what connects, answers ``srvr`` and ``mntr``, observes when its config
+It listens on the client port, on the port 100 higher (as with ``secureClientPort``, where it answers nothing) and on
+8080 (as AdminServer), and holds what connects. It answers ``srvr`` and ``mntr``, observes when its config
 says so, else leads. A participant changes its data as a real one does: it edits the newest log in place
 (TRUNC), writes the snapshot of its last zxid again in place, adds a snapshot and a log, raises the epochs and
 leaves a dynamic config behind.
@@ -12,6 +13,7 @@ import contextlib
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -28,6 +30,37 @@ def become_participant(config: Path, data: Path, log: Path) -> None:
     for name in ("acceptedEpoch", "currentEpoch"):
         (snapshots / name).write_bytes(b"2")
     config.with_name(config.name + ".dynamic.next").write_bytes(b"server.11=10.77.0.1:2888:3888")
+
+
+# The fields that zkm-host reads, in the form of ZooKeeper 3.5.8, 3.8.4 and 3.9.5.
+ADMIN = """{
+  "read_only" : false,
+  "server_stats" : {
+    "packets_sent" : 0,
+    "server_state" : "%s",
+    "last_processed_zxid" : 4294967303,
+    "outstanding_requests" : 0
+  },
+  "synced_followers" : 2,
+  "command" : "server_stats",
+  "error" : null
+}"""
+
+
+def administer(connection: socket.socket, mode: str) -> None:
+    with connection, contextlib.suppress(OSError):
+        request = b""
+        while not request.endswith(b"\r\n\r\n"):
+            request += connection.recv(100) or b"\r\n\r\n"
+        if request.startswith((b"GET /commands/srvr HTTP/1.0\r\n", b"GET /commands/mntr HTTP/1.0\r\n")):
+            head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+            connection.sendall((head + ADMIN % mode).encode())
+
+
+def hold(connection: socket.socket, _mode: str) -> None:
+    with connection, contextlib.suppress(OSError):
+        while connection.recv(100):
+            pass
 
 
 def answer(connection: socket.socket, mode: str) -> None:
@@ -50,10 +83,17 @@ def main() -> None:
     mode = "observer" if b"peerType=observer" in config.read_bytes() else "leader"
     if mode == "leader":
         become_participant(config, data, log)
-    listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=50)
+    for number, talk in ((port, answer), (port + 100, hold), (8080, administer)):
+        listener = socket.create_server(
+            ("::", number), family=socket.AF_INET6, dualstack_ipv6=True, backlog=50
+        )
+        threading.Thread(target=accept, args=(listener, talk, mode)).start()
+
+
+def accept(listener: socket.socket, talk: Callable[[socket.socket, str], None], mode: str) -> None:
     while True:
         connection, _ = listener.accept()
-        threading.Thread(target=answer, args=(connection, mode), daemon=True).start()
+        threading.Thread(target=talk, args=(connection, mode), daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -104,13 +104,7 @@ class Demo:
         load.wait_flowing(("producer", "consumer", "tenant"), self._flowing_s)
         topic = canary_topic.make(self.lab)
         policy = self.fit.policy(self.lab.spec.session_timeout_ms)
-        write_inventory(
-            self.lab,
-            self.directory / "migration.yml",
-            policy,
-            canary_topic=topic,
-            accept=("source.security", "dest.security", "kafka.security"),
-        )
+        write_inventory(self.lab, self.directory / "migration.yml", policy, canary_topic=topic)
         self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
         self.progress("load: one raw client per dest host starts")
         load.start(("raw",))

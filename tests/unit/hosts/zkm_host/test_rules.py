@@ -112,6 +112,18 @@ def test_fence_ends_clients_and_refuses_new_ones_but_not_operator_peers_and_loop
     assert dest.phase() == "armed"
 
 
+def test_fence_covers_the_port_with_tls_too(dest: Dest) -> None:
+    dest.armed(client_ports="2181,2281")
+    clients = [dest.net.connect("client", "10.77.0.1", port) for port in (2181, 2281)]
+    assert dest.status()["client_sockets"] == "2"
+    assert dest.do("fence", "600000").startswith("killed=2 left=0")
+    for client in clients:
+        assert client.wait(60) != 0
+    for port in (2181, 2281):
+        assert dest.net.reaches("client", "10.77.0.1", port) == "ConnectionRefusedError"
+        assert dest.net.reaches("peer", "10.77.0.1", port) == "open"
+
+
 def test_the_kernel_reopens_by_itself_when_nobody_renews(dest: Dest) -> None:
     dest.armed()
     assert "timeout_s=11" in dest.do("fence", "10001")
@@ -325,6 +337,20 @@ def test_drain_tells_outstanding_zxid_and_mode(dest: Dest) -> None:
     assert dest.call("drain").text == "outstanding=0 zxid=0x100000007 mode=observer\n"
     dest.do("service", "zookeeper", "kill")
     assert dest.call("drain").text == "unserving\n"
+
+
+def test_drain_asks_the_admin_server_where_clients_need_tls(dest: Dest) -> None:
+    """The port with TLS answers no word in plain text."""
+    dest.armed(client_ports="2281", admin_port="8080")
+    assert dest.call("drain").text == "outstanding=0 zxid=0x100000007 mode=observer\n"
+    dest.do("service", "zookeeper", "kill")
+    assert dest.call("drain").text == "unserving\n"
+
+
+@pytest.mark.parametrize("ports", ["", "2181,2182,2183", "2181,x", "70000"])
+def test_arm_refuses_wrong_client_ports(dest: Dest, ports: str) -> None:
+    dest.stage()
+    assert "port" in dest.refused("arm", dest.spec(client_ports=ports), rc=2)
 
 
 def test_reach_tells_open_from_refused_and_unreachable(dest: Dest) -> None:
