@@ -20,10 +20,10 @@ PAIR = 2.8.2:4.3.1
 demo-topics: setup
 	@$(PYTHON) -m zkmigrate.lab.topic_demo --pair $(PAIR)
 
-# Everything dangerous, many times, on real lab hosts; see docs/how-to/drills.md. make drills DRILLS='-k cuts'
+# Everything dangerous, many times, on real lab hosts; see docs/how-to/drills.md. One drill: make drills DRILLS=cuts
 drills: setup
 	@$(PYTHON) -m zkmigrate.lab.provision
-	@$(PYTEST) --verbose --capture=no -m drill --junit-xml=drills/result.xml tests/drills $(DRILLS)
+	@$(PYTEST) --verbose --capture=no -m drill --junit-xml=drills/result.xml $(or $(wildcard tests/drills/test_$(DRILLS).py),tests/drills $(DRILLS))
 
 # The checks, then every test: those on lab hosts, and beside them the fast ones, those with servers of their own and
 # those in a real Spark. A skipped test fails the run. The lab waits half of its time: the others use that, at a lower

@@ -1,7 +1,7 @@
 """A stand-in for a ZooKeeper server: ``fake_zookeeper.py CONFIG DATA_DIR LOG_DIR CLIENT_PORT``.
 
-It listens on the client port, on the port 100 higher (as with ``secureClientPort``, where it answers nothing) and on
-8080 (as AdminServer), and holds what connects. It answers ``srvr`` and ``mntr``, observes when its config
+It listens on the client port, on the port 100 higher (as with ``secureClientPort``, where it answers nothing)
+and on 8080 (as AdminServer). It holds what connects, answers ``srvr`` and ``mntr``, observes when its config
 says so, else leads. A participant changes its data as a real one does: it edits the newest log in place
 (TRUNC), writes the snapshot of its last zxid again in place, adds a snapshot and a log, raises the epochs and
 leaves a dynamic config behind.
