@@ -87,9 +87,10 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
     refused = "".join(f"| {what} | `{finding}` |\n" for what, finding in REFUSED.items())
     return f"""# Matrix of moves
 
-`make drills DRILLS=matrix` plays each row of this page: the [demo](../how-to/lab.md) moves a loaded Kafka
-between two ensembles, and its judge compares what clients wrote with what is there afterwards. The drill
-writes the page from the rows that held. {moved} of {len(CELLS)} rows were moved, of them {secured} with security.
+`make drills DRILLS=matrix` plays each row of this page: the [demo](../how-to/lab.md) moves a loaded
+Kafka between two ensembles, and its judge compares what clients wrote with what is there afterwards.
+The drill writes the page from the rows that held. {moved} of {len(CELLS)} rows were moved, of them
+{secured} with security.
 
 - *moved*: every claim held. No acknowledged record was lost or read twice. Sessions are those that were kept
   of those before the window. The window is the longest time without an acknowledged write, in seconds.
