@@ -137,6 +137,7 @@ def test_nobody_gets_in_without_what_the_lab_asks_for(lab: Lab, tmp_path: Path) 
     """No certificate: no connection. No user, or a wrong password: no rights."""
     address, whole = lab.host("source1").address, lab.login()
     wrong = tmp_path / "wrong"
+    wrong.touch(0o600)
     wrong.write_text("wrong\n")
     with lab.operator():
         assert readiness.four_letter_word(address, "srvr") is None

@@ -278,7 +278,7 @@ class LabAccess:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext | None:
-        return self.login().tls()
+        return self.login().credentials().context()
 
     def _plan(self, host: str) -> HostPlan:
         if host not in self.plans:

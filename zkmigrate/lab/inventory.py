@@ -27,26 +27,30 @@ def write_inventory(
     policy: dict[str, Any] | None = None,
     canary_topic: str | None = None,
     accept: tuple[str, ...] = (),
+    moved: tuple[str, str] | None = None,
 ) -> Path:
     """Write the inventory of a move's lab to ``path``, and return the path.
 
     policy: the section ``policy``. canary_topic: the topic of the produce canary. accept: ids of findings to
-    accept for the whole cluster. Raises LabError if no broker has a cluster id yet, and for a lab built with
-    ``--shape``, because such a lab is not the lab of a move.
+    accept for the whole cluster. moved: in a lab built with ``--shape``, the cluster that moves and its dest
+    ensemble. Raises LabError if no broker has a cluster id yet, and for such a lab without `moved`.
     """
-    if lab.spec.shape is not None:
+    spec = lab.spec
+    if spec.shape is not None and moved is None:
         raise LabError(
             f"lab {lab.id} is not the lab of a move. Next: write the inventory of one of its clusters"
         )
-    spec = lab.spec
+    name, to = moved or (None, Role.DEST)
+    cluster = lab.cluster(name)
+    version = next(one.version for one in shape_of(spec).ensembles if one.name == to)
     body: dict[str, Any] = {
         "version": 1,
-        "name": f"lab-{lab.id}",
+        "name": f"lab-{lab.id}" + (f"-{name}" if name else ""),
         "operator": [OPERATOR_ADDRESS],
         "ssh": _ssh(lab),
-        "source": {"hosts": _zookeepers(lab, Role.SOURCE), **_ports(lab)},
+        "source": {"hosts": _zookeepers(lab, cluster.ensemble or Role.SOURCE), **_ports(lab)},
         "dest": {
-            "hosts": _zookeepers(lab, Role.DEST),
+            "hosts": _zookeepers(lab, to),
             **_ports(lab),
             "settings": {
                 "tickTime": str(spec.tick_time_ms),
@@ -58,10 +62,10 @@ def write_inventory(
                 "admin.enableServer": str(spec.client_port != CLIENT_PORT).lower(),
             },
         },
-        "kafka": _kafka(lab, lab.cluster()),
+        "kafka": _kafka(lab, cluster),
     }
     body["dest"] |= _service(lab, Role.DEST)
-    settings = secured.zookeeper_settings(spec, spec.dest_version)
+    settings = secured.zookeeper_settings(spec, version)
     settings.pop("secureClientPort", None)
     body["dest"]["settings"] |= settings
     if client := _zookeeper_client(lab):
@@ -76,7 +80,7 @@ def write_inventory(
         {"finding": "dest.foreign-client", "target": host.address, "why": "raw writers of the load", **until}
         for host in lab.role(Role.CLIENT)
     ]
-    if spec.chroot == "/":
+    if cluster.chroot == "/":
         body["kafka"]["znodes"] = ["zkmigrate-raw"]
         body["accept"] += [
             {"finding": "kafka.foreign-znodes", "target": path, "why": "its client stays on source", **until}
@@ -161,8 +165,8 @@ def _service(lab: Lab, role: Role) -> dict[str, Any]:
     return {"service": {"unit": service.name_of(role), **service.commands(role)}}
 
 
-def _zookeepers(lab: Lab, role: Role) -> list[dict[str, Any]]:
-    return [{"name": h.name, "address": h.address, "myid": h.myid} for h in lab.role(role)]
+def _zookeepers(lab: Lab, ensemble: str) -> list[dict[str, Any]]:
+    return [{"name": h.name, "address": h.address, "myid": h.myid} for h in lab.members(ensemble)]
 
 
 def _ports(lab: Lab) -> dict[str, Any]:

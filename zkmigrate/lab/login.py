@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import secrets
-import ssl
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import EXCEPTIONS, AuthFailedError
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import SASL
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from zkmigrate.zookeeper.data.digest_md5 import answer
+from zkmigrate.inventory import login
+from zkmigrate.zookeeper.clients.login import Connection, Credentials, log_in_with
+
+
+class _Persistent(Connection):
+    """A connection that is made again after it was lost during the login.
+
+    So kazoo never takes that for a refused password, which would end the client. A wrong password is
+    therefore tried for ever where servers only close the connection (3.5).
+    """
+
+    def _lost(self, error: Exception) -> NoReturn:
+        raise error
+
+
+def _user(name: str, file: str) -> login.Login | None:
+    """Return a user with the file of the password; None without a user."""
+    return login.Login(user=name, password=login.Secret(file=file)) if name else None
 
 
 @dataclass(frozen=True)
@@ -33,13 +44,12 @@ class Login:
     digest_user: str = ""
     digest_password: str = ""
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Return the context of new connections; None without TLS."""
-        if not self.ca:
-            return None
-        context = ssl.create_default_context(cafile=self.ca)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
+    def credentials(self) -> Credentials:
+        """Return the same for the product's clients."""
+        tls = login.Tls(ca=self.ca, certificate=self.certificate, key=self.key) if self.ca else None
+        sasl = _user(self.sasl_user, self.sasl_password)
+        digest = _user(self.digest_user, self.digest_password)
+        return Credentials(login.ZooKeeperClient(tls=tls, sasl=sasl, digest=digest))
 
     @property
     def acl(self) -> Any:
@@ -51,44 +61,13 @@ class Login:
         if self.ca:
             options |= {"use_ssl": True, "check_hostname": True}
             options |= {"ca": self.ca, "certfile": self.certificate, "keyfile": self.key}
+        credentials = self.credentials()
         if self.digest_user:
-            options["auth_data"] = [("digest", f"{self.digest_user}:{_secret(self.digest_password)}")]
+            options["auth_data"] = [("digest", credentials.digest())]
         made = KazooClient(hosts=hosts, **options)
-        if self.sasl_user:
-            connection = made._connection
-            connection.sasl_options = {}  # kazoo logs in only if this is not None
-            user, password = self.sasl_user, _secret(self.sasl_password)
-            connection._authenticate_with_sasl = lambda _host, timeout_s: _log_in(
-                connection, user, password, timeout_s
-            )
+        log_in_with(made, credentials, _Persistent)
         return made
 
 
 OPEN = Login()
 """The login of a client that needs none."""
-
-
-def _secret(file: str) -> str:
-    return Path(file).read_text().removesuffix("\n")
-
-
-def _log_in(connection: ConnectionHandler, user: str, password: str, timeout_s: float) -> None:
-    """Log in with DIGEST-MD5 on a new connection of kazoo.
-
-    kazoo's own method needs the package pure-sasl. It also takes a connection that is lost meanwhile for a
-    refused password, and then never connects again; this one lets kazoo try again. A wrong password is
-    therefore tried for ever where servers only close the connection (3.5). Raises AuthFailedError if the
-    server refuses the login, or does not know the password either.
-    """
-    answered = answer(_exchange(connection, 1, b"", timeout_s), user, password, secrets.token_hex(16))
-    if _exchange(connection, 2, answered.message, timeout_s) != answered.confirmation:
-        raise AuthFailedError("the server does not know the password")
-
-
-def _exchange(connection: ConnectionHandler, xid: int, message: bytes, timeout_s: float) -> bytes:
-    """Send one message of the login and return the server's."""
-    connection._submit(SASL(message), timeout_s, xid)
-    header, data, offset = connection._read_header(timeout_s)
-    if header.err:
-        raise AuthFailedError(f"the server refused the login with {EXCEPTIONS[header.err].__name__}")
-    return SASL.deserialize(data, offset)[0] or b""

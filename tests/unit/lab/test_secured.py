@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import pkcs12
-from kazoo.exceptions import AuthFailedError
+from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.protocol.serialization import SASL, write_buffer
 
 from zkmigrate.lab import credentials as made_credentials
@@ -81,7 +81,7 @@ def test_no_security_changes_nothing() -> None:
     assert settings() == secured.kafka_settings(spec()) == {}
     assert render.source_zoo_cfg(spec()).splitlines()[4] == "clientPort=2181"
     assert login_of(Path("/lab"), spec(), OPERATOR) == OPEN
-    assert OPEN.tls() is None
+    assert OPEN.credentials().context() is None
 
 
 def test_fips_mode_goes_where_servers_of_3_9_log_in_to_each_other_and_nowhere_else() -> None:
@@ -162,7 +162,7 @@ def test_the_operator_and_the_load_log_in_with_files_that_only_root_reads(
     operator, raw = (login_of(folder, spec(*FULL), user) for user in (OPERATOR, RAW))
     assert (operator.sasl_user, operator.digest_user) == ("operator", "super")
     assert (raw.sasl_user, raw.digest_user) == ("raw", "raw")
-    assert isinstance(operator.tls(), ssl.SSLContext)
+    assert isinstance(operator.credentials().context(), ssl.SSLContext)
     config = LoadConfig(login=operator, raw_login=raw)
     assert parse_config(config.to_json(), "load.json") == config
     assert not any(password in config.to_json() for password in credentials.passwords.values())
@@ -259,6 +259,7 @@ CHALLENGE = b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
 
 
 def log_in(tmp_path: Path, connection: Connection) -> None:
+    (tmp_path / "secret").touch(0o600)
     (tmp_path / "secret").write_text("word\n")
     client = Login(sasl_user="me", sasl_password=str(tmp_path / "secret")).client("127.0.0.1:1")
     own = client._connection
@@ -280,6 +281,18 @@ def test_a_login_that_the_server_refuses_or_cannot_prove_ends_the_client(
     """kazoo closes the client for this error; it ends its own thread for others."""
     with pytest.raises(AuthFailedError):
         log_in(tmp_path, connection)
+
+
+def test_a_connection_that_is_lost_during_the_login_is_made_again(tmp_path: Path) -> None:
+    """kazoo connects again after this error."""
+    lost = Connection()
+
+    def dropped(_timeout_s: float) -> tuple[Any, bytes, int]:
+        raise ConnectionDropped("socket connection broken")
+
+    lost._read_header = dropped  # type: ignore[method-assign]
+    with pytest.raises(ConnectionDropped):
+        log_in(tmp_path, lost)
 
 
 def test_only_kinds_that_log_in_give_servers_a_jaas_file(credentials: Credentials) -> None:

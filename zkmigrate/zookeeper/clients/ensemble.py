@@ -13,7 +13,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL, Id
 
 from zkmigrate.errors import HostError
-from zkmigrate.zookeeper.clients.login import OPEN, Connection, Credentials, Handler
+from zkmigrate.zookeeper.clients.login import OPEN, Connection, Credentials, Handler, log_in_with
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.txn import Acl
 
@@ -53,7 +53,7 @@ def new_client(hosts: str, timeout_s: float, credentials: Credentials) -> KazooC
 
     hosts: ``address:port,…``. timeout_s: the session timeout in seconds. Raises SecretError.
     """
-    sasl, digest = credentials.sasl(), credentials.digest()
+    digest = credentials.digest()
     client = KazooClient(
         hosts=hosts,
         handler=Handler(credentials),
@@ -63,10 +63,7 @@ def new_client(hosts: str, timeout_s: float, credentials: Credentials) -> KazooC
         connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5},
         command_retry={"max_tries": 0},
     )
-    if sasl is not None:
-        retry = client._conn_retry.copy()
-        client._connection = Connection(client, retry, logger=client.logger, sasl_options={})
-        client._connection.login, client._connection.user = sasl, credentials.user
+    log_in_with(client, credentials)
     return client
 
 

@@ -6,8 +6,9 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS, AuthFailedError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
@@ -133,7 +134,23 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         try:
             header, buffer, offset = self._read_header(timeout)
         except Exception as error:
-            raise AuthFailedError("the connection was lost during the login") from error
+            self._lost(error)
         if header.err:
             raise EXCEPTIONS[header.err]()
         return SASL.deserialize(buffer, offset)[0] or b""
+
+    def _lost(self, error: Exception) -> NoReturn:
+        """Give the client up."""
+        raise AuthFailedError("the connection was lost during the login") from error
+
+
+def log_in_with(client: KazooClient, credentials: Credentials, kind: type[Connection] = Connection) -> None:
+    """Let a client that is not started log in with SASL at each connection, if the credentials say so.
+
+    Raises SecretError.
+    """
+    sasl = credentials.sasl()
+    if sasl is not None:
+        retry = client._conn_retry.copy()
+        client._connection = kind(client, retry, logger=client.logger, sasl_options={})
+        client._connection.login, client._connection.user = sasl, credentials.user
