@@ -3,6 +3,7 @@
 One broker. Each way to it gets the same requests: direct connections, ``zkmigrate gateway serve``, and with
 ``--envoy PATH`` Envoy as a plain TCP proxy on one thread. That one does not know Kafka: it hides no epochs,
 rewrites no addresses and holds nobody. Envoy's filter ``kafka_broker`` is not in its build on PyPI.
+*Gateway with TLS* speaks it to clients and to the broker, with EC keys.
 With ``--before FOLDER`` the gateway of another checkout is one more way. The *bare pump* is ``bench.pump``,
 which passes bytes on as the gateway does and reads none of them: no proxy on this event loop costs less.
 
@@ -22,6 +23,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -45,6 +47,7 @@ from bench.usage import threads_s
 from tests.ports import free_port
 from tests.servers import kraft
 from tests.servers.process import ADDRESS
+from tests.servers.secured import Certificates
 from tests.servers.test_mirror import make
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.series import quantile
@@ -52,6 +55,7 @@ from zkmigrate.topics.gateway.serving.record import SOCKET
 
 RELEASES = ("3.9.1", "4.3.1")
 DIRECT, OURS, BEFORE, PUMP, ENVOY = "direct", "gateway", "gateway before", "bare pump", "Envoy"
+TLS = "gateway with TLS"
 NODE, IN_FLIGHT, HELD = 1, 5, 8
 """The broker's id, a producer's requests in flight, and the connections of the held application."""
 BUFFER = 1 << 20
@@ -163,12 +167,19 @@ def fetched(answer: bytes, topic: str) -> int:
 
 
 class Wire:
-    """A client's connection to ``host:port``."""
+    """A client's connection to ``host:port``.
 
-    def __init__(self, address: str) -> None:
+    tls: whether it uses TLS. It does not check the certificate, which costs nothing after the handshake.
+    """
+
+    def __init__(self, address: str, *, tls: bool = False) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), WAIT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            self._socket = context.wrap_socket(self._socket)
         self._buffer = bytearray(BUFFER)
 
     def send(self, frame: bytes) -> None:
@@ -249,11 +260,12 @@ def read(wire: Wire, topic: str, data: int, offsets: range) -> float:
 
 @contextmanager
 def gateway(
-    folder: Path, brokers: Sequence[str], checkout: Path | None = None
+    folder: Path, brokers: Sequence[str], checkout: Path | None = None, own: Certificates | None = None
 ) -> Iterator[tuple[list[str], subprocess.Popen[bytes], Path]]:
     """Run a gateway; yield its address for each broker, its process and its socket.
 
     Application ``held`` has the client id ``held``. checkout: the folder of another version of the code.
+    own: certificates for TLS on both sides.
     """
     folder.mkdir(exist_ok=True)
     ports = {n: free_port() for n in range(1, len(brokers) + 1)}
@@ -262,7 +274,9 @@ def gateway(
     config.write_text(
         f"state: {folder / 'state'}\nlisten: {ADDRESS}\nroute: one\nclusters:\n  one: {nodes}\n"
         f"listeners:\n  bench:\n    advertise: {ADDRESS}\n    ports:\n      one: {ports}\n"
-        "apps:\n  held: {route: one, client_ids: [held]}\n"
+        + (f"    tls: {{certificate: {own.certificate('bench')}, key: {own.key('bench')}}}\n" if own else "")
+        + "apps:\n  held: {route: one, client_ids: [held]}\n"
+        + (f"tls: {{one: {{ca: {own.authority}}}}}\n" if own else "")
     )
     words = [sys.executable, "-m", "zkmigrate", "gateway", "serve", "--config", str(config)]
     if checkout is not None:
@@ -369,7 +383,7 @@ def latency(ways: Mapping[str, str], kind: Kind, topic: str, figures: Figures) -
     """Measure a round of paced requests."""
     frame = produce(topic, batch(kind.records, kind.size))
     with ExitStack() as stack:
-        wires = [stack.enter_context(closing(Wire(address))) for address in ways.values()]
+        wires = [stack.enter_context(closing(Wire(at, tls=way == TLS))) for way, at in ways.items()]
         for wire in wires:
             produced(wire.asks(frame), topic)  # the first one connects the proxy to the broker
         for way, seconds in zip(ways, paced(wires, frame, topic, kind.rate, kind.paced), strict=True):
@@ -384,7 +398,7 @@ def throughput(
     data = batch(kind.records, kind.size)
     frame, end = produce(topic, data), 1
     for way, address in ways.items():
-        with closing(Wire(address)) as wire:
+        with closing(Wire(address, tls=way == TLS)) as wire:
             produced(wire.asks(frame), topic)  # the first one connects the proxy to the broker
             first, end = end + kind.records, end + (kind.unpaced + 1) * kind.records
             before = threads_s(pids[way])
@@ -471,9 +485,15 @@ def main(
     beside: Figures = {}
     with tempfile.TemporaryDirectory(prefix="bench-gateway-") as name, ExitStack() as stack:
         folder = Path(name)
-        broker = stack.enter_context(kraft.broker(release, folder, NODE))
+        own = Certificates(folder)
+        own.write("bench")
+        secure = f"{ADDRESS}:{free_port()}"
+        store = f"ssl.keystore.type=PEM\nssl.keystore.location={own.store('bench')}\n"
+        broker = stack.enter_context(kraft.broker(release, folder, NODE, f",SSL://{secure}", store))
         [address], process, where = stack.enter_context(gateway(folder / "own", [broker]))
         ways, pids = {DIRECT: broker, OURS: address}, {DIRECT: os.getpid(), OURS: process.pid}
+        [ways[TLS]], tls, _ = stack.enter_context(gateway(folder / "tls", [secure], own=own))
+        pids[TLS] = tls.pid
         if before is not None:
             [ways[BEFORE]], former, _ = stack.enter_context(gateway(folder / "before", [broker], before))
             pids[BEFORE] = former.pid

@@ -63,7 +63,7 @@ def _serving(
     config.write_text(
         f"process.roles={roles}\nnode.id={node}\ncontroller.quorum.voters={voter}\n"
         f"listeners=PLAINTEXT://{address}{listeners}{own}\ncontroller.listener.names=CONTROLLER\n"
-        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,"
         "CONTROLLER:PLAINTEXT\n"
         f"log.dirs={folder / f'kraft{node}'}\n{ALONE}"
         "share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n"

@@ -58,6 +58,12 @@ class Certificates:
         self._run("pkcs8", "-topk8", "-in", self.key(name), "-out", out, "-passout", f"pass:{password}")
         out.chmod(0o600)
 
+    def pkcs12(self, name: str, password: str) -> Path:
+        """Key and certificate, as releases of Kafka want them that take no PEM file without a password."""
+        out, own = self.folder / f"{name}.p12", ("-in", self.certificate(name), "-inkey", self.key(name))
+        self._run("pkcs12", "-export", *own, "-out", out, "-passout", f"pass:{password}")
+        return out
+
     @staticmethod
     def _run(*words: object) -> None:
         subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -181,10 +181,14 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
 
 
 @contextmanager
-def reader(address: str, folder: Path) -> Iterator[Path]:
-    """Java's console consumer, in a group; yields the file with the values that it got."""
+def reader(address: str, folder: Path, login: str = "") -> Iterator[Path]:
+    """Java's console consumer, in a group; yields the file with the values that it got.
+
+    login: more settings."""
     config, out = folder / "reader.properties", folder / "reader.out"
-    config.write_text("client.id=app-reader\nauto.commit.interval.ms=100\nauto.offset.reset=earliest\n")
+    config.write_text(
+        "client.id=app-reader\nauto.commit.interval.ms=100\nauto.offset.reset=earliest\n" + login
+    )
     jars = ":".join(map(str, provision.kafka_classpath(OLD)))
     words = [
         "--bootstrap-server",
@@ -246,8 +250,8 @@ class Librdkafka:
     """A producer and two consumers, of which one takes its partition by assign() and commits nothing. seen,
     assigned: the values that each of them got."""
 
-    def __init__(self, address: str) -> None:
-        common = {"bootstrap.servers": address}
+    def __init__(self, address: str, login: Mapping[str, str] | None = None) -> None:
+        common = {"bootstrap.servers": address, **(login or {})}
         self.producer = Producer(common | {"client.id": "app-rd-writer", "acks": "all", "linger.ms": 0})
         group = {"group.id": GROUPS[1], "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
         self.consumer = Consumer(common | group | {"client.id": "app-rd-reader"})

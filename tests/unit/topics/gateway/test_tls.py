@@ -26,6 +26,7 @@ from tests.unit.topics.gateway.test_turns import (
 from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, SASL_HANDSHAKE
 from zkmigrate.topics.gateway.serving import door, times
 from zkmigrate.topics.gateway.serving.config import Config
+from zkmigrate.topics.gateway.serving.connection import Connection
 from zkmigrate.topics.gateway.serving.turns import Turns
 
 NAMES = ("gateway", "broker", "client", "other")
@@ -88,17 +89,27 @@ class TestWithTls:
 
     def test_an_answer_counts_only_once_the_system_has_all_of_it(self) -> None:
         async def test(at: Setting) -> None:
-            at.a.body = bytes(3_900_000)
+            at.a.body = bytes(20_000)
             client = await at.client()
             cast(asyncio.Transport, client.writer.transport).pause_reading()
-            for n in range(4):
-                client.send(produce(n))
+            count = 0
+
+            async def ask() -> None:
+                nonlocal count
+                count += 1
+                client.send(produce(count))
+                await until("it arrives", lambda: len(at.a.got) == count)
+
+            await ask()
             [one] = at.gateway.everyone
-            await until("the client does not take them", lambda: one.full)  # type: ignore[attr-defined]
+            assert isinstance(one, Connection)
+            while one._transport.get_write_buffer_size() == 0:
+                await ask()
+            assert one.full
             assert at.gateway.in_flight("app") > 0
             cast(asyncio.Transport, client.writer.transport).resume_reading()
-            for n in range(4):
-                assert await client.answer() == told(n, at.a.body)
+            for n in range(count):
+                assert await client.answer() == told(n + 1, at.a.body)
             await until("it has them", lambda: at.gateway.in_flight("app") == 0)
 
         run(test)
@@ -155,8 +166,11 @@ class TestWithTls:
             client.flush()
             await until("it arrives", lambda: len(at.a.got) == 1)
             at.a.answering.set()
-            raw = await client.reader.read()
-            assert len(raw) > 12 + 5, "an answer, and the word for the end"
+            client.came.write(await client.reader.read())
+            client.came.write_eof()
+            assert client.tls.read(100) == (8).to_bytes(4, "big") + told(3)
+            with pytest.raises(ssl.SSLZeroReturnError):  # the gateway's own word for the end
+                client.tls.read(100)
 
         run(test)
 
@@ -275,6 +289,9 @@ def test_it_ends_tls_and_begins_it_again(tmp_path: Path, own: Certificates) -> N
         client = await connected(at, trusting(own))
         assert await client.asks(produce(5)) == told(5)
         assert there.kinds()[-1] == 0
+        contexts = at.server._gateway.certificates
+        for context in (*contexts.listeners.values(), *contexts.clusters.values()):
+            assert context.options & ssl.OP_NO_RENEGOTIATION
         ends = (await at.asks(b'"status"'))["certificates"]["left_s"]
         assert {key: 0 < left < 2 * 86400 for key, left in ends.items()} == {"listeners.l.tls": True}
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from zkmigrate.errors import UsageError
+from tests.ports import free_port
+from zkmigrate import deadline
+from zkmigrate.errors import HostError, UsageError
 from zkmigrate.topics.mirror.clients import cluster
+from zkmigrate.topics.mirror.clients.cluster import Cluster
 from zkmigrate.topics.mirror.clients.security import of, settings
 
+HOST = "127.0.0.1"
 SECRET = "s3cr3t"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -43,6 +50,32 @@ def test_a_user_and_a_password_are_read() -> None:
     }
     assert of({}) == {"security_protocol": "PLAINTEXT"}
     assert settings(None) == {}
+
+
+def test_brokers_that_want_tls_are_named_with_what_is_missing() -> None:
+    with socket.create_server((HOST, 0)) as server:
+
+        def end_each() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client:
+                        client.recv(100)
+
+        thread = threading.Thread(target=end_each)
+        thread.start()
+        try:
+            with (
+                deadline.within(2),
+                pytest.raises(HostError, match=r"give clusters\[\]\.client in migration"),
+            ):
+                Cluster("source", [f"{HOST}:{server.getsockname()[1]}"])
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    with deadline.within(1), pytest.raises(HostError, match="did not respond") as refused:
+        Cluster("source", [f"{HOST}:{free_port()}"])
+    assert "clusters[]" not in str(refused.value)
 
 
 def test_a_file_is_read_with_javas_escapes(tmp_path: Path) -> None:

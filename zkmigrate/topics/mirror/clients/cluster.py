@@ -66,6 +66,8 @@ _IN_FLIGHT = 1 << 16
 The copier has one request in flight for each partition.
 """
 _OPEN: Mapping[str, Any] = {}
+_PLAIN, _CUT = "PLAINTEXT", "socket disconnected"
+"""The default protocol, and kafka-python's words for a broker that ends a connection without an answer."""
 _REASON = re.compile(r"Connection (?:lost|failed): (.*)")
 
 _LOG = logging.getLogger("kafka")
@@ -194,6 +196,11 @@ class Cluster:
             if str(security.get("security_protocol", "")).startswith("SASL"):
                 # kafka-python may see the end of the connection before the broker's reason.
                 seen = f"{seen}. With SASL, check the user and the password first"
+            elif security.get("security_protocol", _PLAIN) == _PLAIN and _CUT in seen:
+                seen = (
+                    f"{seen}. The connection was plain text: if the brokers demand TLS or a login, give "
+                    "clusters[].client in migration.yml, or mirror run's --source-config and --target-config"
+                )
             raise self._silent(error, seen) from None
         finally:
             _LOG.removeHandler(said)
