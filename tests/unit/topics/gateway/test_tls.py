@@ -16,13 +16,10 @@ import pytest
 
 from tests.ports import free_port
 from tests.servers.secured import Certificates
-from tests.unit.topics.gateway import loop, test_connection
+from tests.unit.topics.gateway import loop, test_bounds, test_connection, test_turns
 from tests.unit.topics.gateway.loop import Broker, Client, Setting, run, until
 from tests.unit.topics.gateway.test_connection import fetch, produce, told
 from tests.unit.topics.gateway.test_server import HOST, Running, serve
-from tests.unit.topics.gateway.test_turns import (
-    test_a_closed_connection_leaves_no_circle_of_objects as leaves_no_circle,
-)
 from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, SASL_HANDSHAKE
 from zkmigrate.topics.gateway.serving import door, times
 from zkmigrate.topics.gateway.serving.config import Config
@@ -183,10 +180,14 @@ def _with_tls(test: Callable[..., None]) -> Callable[..., None]:
     return staticmethod(test)
 
 
-for _name, _test in vars(test_connection).items():
-    if _name.startswith("test_") and _name not in _HALF_CLOSED:
-        setattr(TestWithTls, _name, _with_tls(_test))
-TestWithTls.test_a_closed_connection_leaves_no_circle_of_objects = _with_tls(leaves_no_circle)  # type: ignore[attr-defined]
+_TESTS = {name: one for name, one in vars(test_connection).items() if name.startswith("test_")}
+for _test in (
+    *(one for name, one in _TESTS.items() if name not in _HALF_CLOSED),
+    test_turns.test_a_closed_connection_leaves_no_circle_of_objects,
+    test_turns.test_a_flood_of_one_address_is_held_before_it_is_read_further,
+    test_bounds.test_what_a_crowd_that_was_not_served_yet_leaves_unfinished_is_bounded,
+):
+    setattr(TestWithTls, _test.__name__, _with_tls(_test))
 
 
 class Bare:
