@@ -84,8 +84,8 @@ RESTS = {
     ),
     "the way back, or that dest can lead": (
         "source.ports source.reconfig dest.leftovers dest.jute-maxbuffer dest.disk dest.observing "
-        "dest.config dest.ports host.access host.unit host.own-links run.hour kafka.session-timeout "
-        "kafka.config kafka.log-dirs"
+        "dest.config dest.ports dest.jaas host.access host.unit host.own-links run.hour "
+        "kafka.session-timeout kafka.config kafka.log-dirs"
     ),
 }
 """What rests on each check that nobody can answer for."""

@@ -100,7 +100,7 @@ def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
         return environ
     # Keep nothing else of the environment: it may hold passwords.
     exported = tuple(name for item in _words(environ.value) if CONNECT.search(name := item.partition("=")[0]))
-    jars = _jars(look, host, words[: len(words) - len(arguments)])
+    jars = jars_on(look, host, words[: len(words) - len(arguments)])
     if isinstance(jars, Unknown):
         return jars
     return Seen(
@@ -146,7 +146,7 @@ def _words(raw: bytes) -> list[str]:
     return [word.decode("utf-8", "replace") for word in raw.split(b"\0") if word]
 
 
-def _jars(look: Look, host: str, words: list[str]) -> list[str] | Unknown:
+def jars_on(look: Look, host: str, words: list[str]) -> list[str] | Unknown:
     """Return the names of the jars on a class path; java expands a star to all jars of the directory."""
     found: list[str] = []
     for option, value in itertools.pairwise(words):

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _ENDPOINT = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
-_SECURE = re.compile(r"SASL|SSL")
 PLAINTEXT = "PLAINTEXT"
 
 
@@ -55,23 +54,6 @@ def for_clients(properties: Mapping[str, str]) -> Listener | None:
     inner = properties.get("inter.broker.listener.name", "").strip().upper()
     usable = [one for one in listeners(properties) if one.protocol == PLAINTEXT and one.name != control]
     return next((one for one in usable if one.name == inner), usable[0] if usable else None)
-
-
-def secured(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys that make listeners, or brokers among themselves, use SASL or TLS.
-
-    For ``listener.security.protocol.map`` the text also names the listener and its protocol.
-    """
-    protocols = _protocols(properties)
-    found: dict[str, None] = {}
-    for key in ("listeners", "advertised.listeners"):
-        for item in properties.get(key, "").split(","):
-            name = item.partition("://")[0].strip().upper()
-            protocol, where = protocols.get(name, (name, key))
-            if _SECURE.search(protocol):
-                found[where if where == key else f"{where} ({name} is {protocol})"] = None
-    key = "security.inter.broker.protocol"
-    return (*found, *((key,) if _SECURE.search(properties.get(key, "").upper()) else ()))
 
 
 def _protocols(properties: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -7,7 +7,17 @@ the evidence for all checks of a gate once. A claim whose truth is unknown never
 from __future__ import annotations
 
 from zkmigrate.move.dependent import AnyDependent
-from zkmigrate.move.preflight import dest, host, members, network, operator, run, settings, source
+from zkmigrate.move.preflight import (
+    dest,
+    host,
+    jaas,
+    members,
+    network,
+    operator,
+    run,
+    settings,
+    source,
+)
 from zkmigrate.move.preflight.check import Check, Gate, Scope
 from zkmigrate.move.preflight.evidence import Evidence, gather
 from zkmigrate.runbook.accepted import accepted
@@ -22,6 +32,7 @@ _OF_THE_MOVE: tuple[Check, ...] = (
     *source.CHECKS,
     *dest.CHECKS,
     *settings.CHECKS,
+    *jaas.CHECKS,
     *network.CHECKS,
     *host.CHECKS,
     *run.CHECKS,

@@ -96,18 +96,19 @@ def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes)
         yield str(error), _WRITTEN_OUT
 
 
-@check("kafka.security", "neither SASL nor TLS is configured on the broker", Scope.BROKERS)
+@check("kafka.security", "the broker has no SASL or TLS that a move does not support", Scope.BROKERS)
 def security(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P04. Nobody has drilled the move with SASL or TLS, so zkmigrate refuses both.
+    """P04. A move supports brokers with TLS, SASL PLAIN and SCRAM, DIGEST-MD5 towards ZooKeeper. Kerberos,
+    OAUTHBEARER and lists of revoked certificates have never been tried, so zkmigrate refuses them by name.
 
-    To do: Do not move this cluster with zkmigrate.
+    To do: Do not move this cluster with zkmigrate, unless you can remove what the finding names.
     """
-    moves = ("do not move this cluster with zkmigrate yet",)
+    moves = ("do not move this cluster with zkmigrate yet, or remove what the finding names",)
     for host in e.files:
         reading = properties_at(e, host, c.inventory.kafka.config)
         if isinstance(reading, Seen):
             found = in_kafka(reading.value)
-            yield Judged(not found, ", ".join(found) or "none", "none of these keys", host, moves)
+            yield Judged(not found, "; ".join(found) or "nothing of that kind", "nothing else", host, moves)
         else:
             yield unseen(reading, "server.properties, readable through sudo", host)
 

@@ -29,6 +29,7 @@ from zkmigrate.move.facts.connections import (
 )
 from zkmigrate.move.facts.dest import DataState, data_state
 from zkmigrate.move.facts.own_commands import OwnCommands, own_commands
+from zkmigrate.move.facts.secured import Secured, hidden_config, hidden_flags, jars_release, of_server
 from zkmigrate.move.facts.sessions import Homes, Sessions, dumps_of, homes, sessions_of
 from zkmigrate.move.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
@@ -98,6 +99,9 @@ class Evidence:
     - foreign: the clients of dest other than the members and the operator
     - dest_sockets: the established connections of each dest host
     - disk: the snapshot and log listings of source's leader
+    - secured: what secures each source host and each dest host, that of a dest host by ``dest.settings``
+    - dest_releases: the release of ZooKeeper on each dest host: that of the running server, before the join
+      that of the jars which its unit would start
     - of_dependent: the evidence of the dependent's own checks
     """
 
@@ -140,6 +144,8 @@ class Evidence:
     foreign: Tenants = UNASKED
     dest_sockets: Mapping[str, Reading[tuple[Socket, ...]]] = field(default_factory=dict)
     disk: Reading[tuple[Listed, Listed]] = NOT_ASKED
+    secured: Mapping[str, Secured] = field(default_factory=dict)
+    dest_releases: Mapping[str, Reading[tuple[int, ...]]] = field(default_factory=dict)
     of_dependent: Any = None
 
     @property
@@ -216,18 +222,34 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     source_config = look.each(sources, lambda host: zoo_config(look, host, source.config))
     leader = leader_of(c, common)
     disk = read_disk(lambda: list_directories(look, leader, source))
+    dest_config = look.each(
+        dests, lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands)
+    )
+    flags = {host: _true(file, running.get(host)) for host, file in (source_flags | dest_flags).items()}
+    configs = source_config | dict.fromkeys(dests, Seen(ZooConfig(dest.settings, {})))
+    secured = look.each(configs, lambda host: of_server(look, host, configs[host], flags[host]))
+
+    def release(host: str) -> Reading[tuple[int, ...]]:
+        if common.joined:
+            server = common.dest.servers[host]
+            return Seen(server.value.version.numbers) if isinstance(server, Seen) else server
+        return jars_release(look, host, offers[host][0], dest.service) if secured[host].used else NOT_ASKED
+
+    # From here on the evidence holds no secret of a host.
+    source_config, dest_config = hidden_config(source_config), hidden_config(dest_config)
+    flags, running = hidden_flags(flags), hidden_flags(running)
     return replace(
         common,
+        secured=secured,
+        dest_releases=look.each(dests, release),
         source_config=source_config,
-        source_flags={host: _true(file, running[host]) for host, file in source_flags.items()},
+        source_flags={host: flags[host] for host in sources},
         source_bytes=_newest_bytes(disk),
         disk=disk,
-        dest_config=look.each(
-            dests, lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands)
-        ),
+        dest_config=dest_config,
         confs=look.each(sources, lambda host: answer(look, host, "conf", parse_conf)),
-        dest_flags={host: _true(file, running.get(host)) for host, file in dest_flags.items()},
-        env_flags={**source_flags, **dest_flags},
+        dest_flags={host: flags[host] for host in dests},
+        env_flags=hidden_flags(source_flags | dest_flags),
         running_flags=running,
         facts={host: reading for host, (reading, _) in offers.items()},
         fact_times={host: when for host, (_, when) in offers.items()},

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from zkmigrate.move.facts.secured import is_secret, without_secrets
 from zkmigrate.move.preflight.check import ALWAYS, JOINED, Judged, Scope, check, unseen, why
 from zkmigrate.move.preflight.evidence import Evidence
 from zkmigrate.move.rules.reform import observer_config, reformed_config
@@ -281,6 +282,7 @@ def present(c: Context, e: Evidence) -> Iterator[Judged]:
     written = {**c.inventory.dest.settings, "dataDir": c.inventory.dest.data_dir}
     written |= {key: str(port) for key, port in c.inventory.dest.ports.settings.items()}
     written |= {"dataLogDir": c.inventory.dest.txn_dir}
+    written = without_secrets(written)
     moves = ("copy the settings that should stay to dest.settings",)
     for host, reading in e.dest_config.items():
         if isinstance(reading, Absent):
@@ -288,7 +290,9 @@ def present(c: Context, e: Evidence) -> Iterator[Judged]:
         elif isinstance(reading, Seen):
             there = reading.value.values
             lost = [
-                f"{k}={v}" for k, v in there.items() if k != "peerType" and written.get(k, "").strip() != v
+                k if is_secret(k) else f"{k}={v}"
+                for k, v in there.items()
+                if k != "peerType" and written.get(k, "").strip() != v
             ]
             yield Judged(
                 not lost, ", ".join(lost) or f"{len(there)} keys, all in dest.settings",

@@ -235,17 +235,17 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "source.security", "preflight", "source2",
-        config("tickTime=2000", "tickTime=2000\nquorum.auth.enableSasl=true"), "quorum.auth.enableSasl",
+        config("tickTime=2000", "tickTime=2000\nauthProvider.1=org.Own"), "authProvider.1=org.Own",
         no_file("source2", ZOO_CFG),
     ),
     (
         "source.security", "preflight", "source2",
-        env("source2", b'JVMFLAGS="-Djava.security.auth.login.config=/etc/jaas.conf"'),
-        "java.security.auth.login.config", no_flags("source2"),
+        env("source2", b'JVMFLAGS="-Djava.security.krb5.conf=/etc/krb5.conf"'),
+        "java.security.krb5.conf: Kerberos has never been tried", no_flags("source2"),
     ),
     (
         "source.security", "preflight", "source2",
-        config("tickTime=2000", "tickTime=2000\nsecureClientPort=2281"), "secureClientPort",
+        config("tickTime=2000", "tickTime=2000\nssl.quorum.crl=true"), "ssl.quorum.crl: lists of revoked",
         no_flags("source2"),
     ),
     (
@@ -324,8 +324,8 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "dest.security", "preflight", "dest1",
-        file("dest1", JAVA_ENV, b'JVMFLAGS="-Dzookeeper.ssl.keyStore.location=/k"'),
-        "zookeeper.ssl.keyStore.location",
+        file("dest1", JAVA_ENV, b'JVMFLAGS="-Dzookeeper.ssl.ocsp=true"'),
+        "ssl.ocsp: lists of revoked certificates",
         no_file("dest1", JAVA_ENV),
     ),
     (
@@ -494,12 +494,12 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "kafka.security", "preflight", "broker1",
-        file("broker1", PROPERTIES, b"listeners=SASL_SSL://10.71.0.31:9092\n"), "listeners",
+        file("broker1", PROPERTIES, b"listeners=SASL_SSL://10.71.0.31:9092\n"), "no sasl.enabled.mechanisms",
         no_file("broker1", PROPERTIES),
     ),
     (
         "kafka.security", "preflight", "broker1",
-        file("broker1", PROPERTIES, b"zookeeper.ssl.client.enable=true\n"), "zookeeper.ssl.client.enable",
+        file("broker1", PROPERTIES, b"zookeeper.ssl.crl.enable=true\n"), "zookeeper.ssl.crl.enable",
         no_file("broker1", PROPERTIES),
     ),
     (

@@ -40,10 +40,11 @@ from tests.unit.preflight_world import (
     view,
     words_of,
 )
+from tests.unit.secured_world import SETTINGS
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.preflight.check import ALWAYS, AT_FIRST, JOINED, Check, Gate, Judged, Scope, unseen
 from zkmigrate.move.preflight.evidence import Evidence, gather
-from zkmigrate.move.preflight.security import in_kafka, in_zookeeper
+from zkmigrate.move.preflight.security import not_supported
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
 from zkmigrate.runbook.model.step import Context, Retired
@@ -235,57 +236,30 @@ def test_a_dest_myid_is_above_every_one_of_sources(config: str, myid: int, held:
 
 
 @pytest.mark.parametrize(
-    "key",
+    ("key", "value"),
     [
-        "sasl.enabled.mechanisms",
-        "ssl.keystore.location",
-        "listener.name.internal.ssl.keystore.location",
-        "listener.name.internal.sasl.enabled.mechanisms",
-        "zookeeper.ssl.client.enable",
-        "zookeeper.set.acl",
-        "zookeeper.clientCnxnSocket",
+        ("ssl.context.supplier.class", "org.example.Own"),
+        ("ssl.crl", "true"),
+        ("ssl.quorum.ocsp", "true"),
+        ("ssl.authProvider", "own"),
+        ("quorum.auth.kerberos.servicePrincipal", "zk/_HOST"),
+        ("kerberos.removeHostFromPrincipal", "true"),
+        ("java.security.krb5.conf", "/etc/krb5.conf"),
+        ("javax.net.ssl.trustStore", "/k"),
+        ("authProvider.ensemble", "org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider"),
+        ("sasl.serverPrincipal", "zk"),
+        ("serverCnxnFactory", "org.example.Own"),
     ],
 )
-def test_each_kind_of_kafka_setting_that_speaks_of_sasl_or_tls_is_named(key: str) -> None:
-    assert in_kafka({key: "x", "log.dirs": "/k"}) == (key,)
-    assert in_kafka({key: "false"}) == ()
+def test_each_kind_of_security_that_nobody_has_tried_is_named(key: str, value: str) -> None:
+    assert next(not_supported({key: value, "tickTime": "2000"})).startswith(key)
+    off = {key: "false"} if not key.startswith(("authProvider", "serverCnxn", "ssl.authP")) else {}
+    assert list(not_supported(off)) == []
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "ssl.quorum.keyStore.location",
-        "zookeeper.ssl.keyStore.location",
-        "sslQuorum",
-        "secureClientPort",
-        "secureClientPortAddress",
-        "portUnification",
-        "client.portUnification",
-        "quorum.auth.enableSasl",
-        "authProvider.1",
-        "requireClientAuthScheme",
-        "sessionRequireClientSASLAuth",
-        "enforce.auth.enabled",
-        "kerberos.removeHostFromPrincipal",
-        "jaasLoginRenew",
-        "sasl.serverPrincipal",
-        "client.secure",
-        "superUser",
-        "DigestAuthenticationProvider.superDigest",
-        "X509AuthenticationProvider.superUser",
-        "java.security.auth.login.config",
-        "javax.net.ssl.trustStore",
-    ],
-)
-def test_each_kind_of_zookeeper_setting_that_speaks_of_sasl_or_tls_is_named(key: str) -> None:
-    assert in_zookeeper({key: "x", "tickTime": "2000"}) == (key,)
-    assert in_zookeeper({key: "false"}) == ()
-
-
-def test_a_server_on_netty_is_named() -> None:
-    key = "zookeeper.serverCnxnFactory"
-    assert in_zookeeper({key: "org.apache.zookeeper.server.NettyServerCnxnFactory"}) == (key,)
-    assert in_zookeeper({key: "org.apache.zookeeper.server.NIOServerCnxnFactory"}) == ()
+@pytest.mark.parametrize("key", sorted(SETTINGS))
+def test_each_kind_of_security_that_a_move_supports_is_let_through(key: str) -> None:
+    assert list(not_supported({key: SETTINGS[key]})) == []
 
 
 NOT_SO = Judged(False, "it is not so")

@@ -115,8 +115,13 @@ def test_what_source_allows_is_not_guessed() -> None:
     ("id", "key", "value", "seen"),
     [
         ("dest.sync-enabled", "syncEnabled", "false", "setting false, JVM flag true"),
-        ("dest.security", "quorum.auth.enableSasl", "true", "quorum.auth.enableSasl"),
-        ("dest.security", "secureClientPort", "2281", "secureClientPort"),
+        (
+            "dest.security",
+            "kerberos.removeHostFromPrincipal",
+            "true",
+            "kerberos.removeHostFromPrincipal: Kerberos has never been tried",
+        ),
+        ("dest.security", "ssl.crl", "true", "ssl.crl: lists of revoked certificates have never been tried"),
     ],
 )
 def test_what_dest_settings_would_do_to_every_host_is_refused(

@@ -786,25 +786,39 @@ def test_a_backups_connection_ends_only_where_the_policy_refuses_all_of_tcp() ->
     ("lines", "seen"),
     [
         ("listeners=INTERNAL://:9092\nlistener.security.protocol.map=INTERNAL:PLAINTEXT\n", ""),
-        ("listeners=NO_SSL://:9092\nlistener.security.protocol.map=NO_SSL:PLAINTEXT\n", ""),
-        ("listeners=plaintext://kafka-SSL:9092\n", ""),
-        ("listeners=in://:9092\nlistener.security.protocol.map=IN:PLAINTEXT,X:SASL_SSL\n", ""),
+        ("listeners=SSL://:9092\n", ""),
+        ("listeners=NO_SASL://:9092\nlistener.security.protocol.map=NO_SASL:PLAINTEXT\n", ""),
+        ("listeners=sasl_ssl://:9092\nsasl.enabled.mechanisms=PLAIN, SCRAM-SHA-256\n", ""),
         (
             "listeners=in://:9092, ext://:9093\nlistener.security.protocol.map=in:plaintext,ext:sasl_ssl\n",
-            "listener.security.protocol.map (EXT is SASL_SSL)",
+            "no sasl.enabled.mechanisms, so brokers take GSSAPI: Kerberos has never been tried",
         ),
-        ("listeners=ssl://:9092\n", "listeners"),
-        ("advertised.listeners=SASL_PLAINTEXT://a:1\n", "advertised.listeners"),
-        ("security.inter.broker.protocol=sasl_plaintext\n", "security.inter.broker.protocol"),
+        (
+            "listeners=sasl_ssl://:9092\nsasl.enabled.mechanisms=PLAIN,gssapi\n",
+            "sasl.enabled.mechanisms=PLAIN,gssapi: Kerberos has never been tried",
+        ),
+        (
+            "listeners=x://:1\nlistener.security.protocol.map=X:SASL_SSL\n"
+            "listener.name.x.sasl.enabled.mechanisms=OAUTHBEARER\n",
+            "listener.name.x.sasl.enabled.mechanisms=OAUTHBEARER: never tried",
+        ),
+        (
+            "security.inter.broker.protocol=sasl_plaintext\n",
+            "no sasl.enabled.mechanisms, so brokers take GSSAPI: Kerberos has never been tried",
+        ),
+        (
+            "zookeeper.clientCnxnSocket=org.example.Own\n",
+            "zookeeper.clientCnxnSocket=org.example.Own: never tried",
+        ),
     ],
 )
-def test_a_listener_uses_sasl_or_tls_by_its_protocol_not_by_its_name(lines: str, seen: str) -> None:
+def test_a_listener_uses_sasl_by_its_protocol_not_by_its_name(lines: str, seen: str) -> None:
     """Kafka reads protocols in any case: lower case passed, and a name that held SSL was refused."""
     world = healthy()
     plain = re.sub("listeners=.*\n", "", server_properties(1))
     world.files["broker1", PROPERTIES] = Seen((plain + lines).encode())
     found = _found(world, "kafka.security", "preflight", "broker1")
-    assert (found.held, found.seen) == ((Held.NO, seen) if seen else (Held.YES, "none"))
+    assert (found.held, found.seen) == ((Held.NO, seen) if seen else (Held.YES, "nothing of that kind"))
 
 
 def test_brokers_that_do_not_answer_are_told_the_port_of_their_own_file() -> None:

@@ -367,7 +367,7 @@ def test_no_flags_value_is_told() -> None:
 
 STALE: list[tuple[str, str, Break]] = [
     ("source.config", "source2", config("server.3=10.71.0.13", "server.3=10.71.0.99")),
-    ("source.security", "source2", config("tickTime=2000", "tickTime=2000\nquorum.auth.enableSasl=true")),
+    ("source.security", "source2", config("tickTime=2000", "tickTime=2000\nssl.crl=true")),
     ("source.purge", "source2", config("autopurge.purgeInterval=0", "autopurge.purgeInterval=1")),
     ("source.reconfig", "source1", dynamic("source2")),
     ("dest.disk", "dest1", program("dest1", "facts", "disk_free_kib=1048576", "disk_free_kib=9")),
