@@ -51,10 +51,11 @@ NEUTRAL = {
     "zkmigrate.inventory.hooks",
     "zkmigrate.inventory.inventory",
     "zkmigrate.inventory.login",
-    "zkmigrate.inventory.types",
     "zkmigrate.inventory.marked_yaml",
+    "zkmigrate.inventory.types",
     "zkmigrate.java_properties",
     "zkmigrate.json_text",
+    "zkmigrate.keyed_digest",
     "zkmigrate.locations",
     "zkmigrate.token_bucket",
 }

@@ -84,7 +84,10 @@ RESTS = {
     ),
     "the way back, or that dest can lead": (
         "source.ports source.reconfig dest.leftovers dest.jute-maxbuffer dest.disk dest.observing "
-        "dest.config dest.ports dest.jaas host.access host.unit host.own-links run.hour "
+        "dest.config dest.ports dest.jaas dest.fips dest.quorum-login dest.required-login "
+        "dest.auth-providers dest.super-user dest.tls-settings dest.certificate dest.trust "
+        "kafka.zookeeper-login kafka.tls-versions kafka.trusts-dest "
+        "host.access host.unit host.own-links run.hour "
         "kafka.session-timeout kafka.config kafka.log-dirs"
     ),
 }

@@ -11,9 +11,9 @@ import itertools
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from zkmigrate.hosts.facts.properties import properties_of
+from zkmigrate.hosts.facts.properties import flags_of, properties_of
 from zkmigrate.hosts.facts.servers import KAFKA, works_in
 from zkmigrate.hosts.facts.start_command import (
     SEARCH_PATH,
@@ -34,6 +34,7 @@ CONNECT = re.compile(r"zookeeper[._](connect|url)\b", re.IGNORECASE)
 """Matches zookeeper.connect and authorizer.zookeeper.url, also as environment variables, but not
 zookeeper.connection.timeout.ms."""
 
+_LOGIN = re.compile(r"java\.security\.auth\.login\.config|zookeeper\.sasl\.client(?:config)?")
 _CLASS_PATH = ("-cp", "-classpath", "--class-path")
 _INTERPRETERS = re.compile(r"java|python[0-9.]*|perl|ruby|node")
 _OF_SHELL = frozenset({
@@ -56,7 +57,8 @@ class BrokerProcess:
     pid: process id of the JVM, whose parent may be a shell. config: its properties file, as spelled on the
     command line. overrides: its ``--override`` words that name zookeeper.connect. exported: environment
     variables that name it. release, client: the releases of Kafka and of its ZooKeeper client, by the jars on
-    the class path; None if no jar shows it.
+    the class path; None if no jar shows it. flags: the ``-D`` flags of the JVM by which the client of
+    ZooKeeper logs in; none of them is a secret.
     """
 
     pid: int
@@ -65,6 +67,7 @@ class BrokerProcess:
     exported: tuple[str, ...]
     release: Release | None
     client: Release | None
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
             exported,
             kafka_release(jars),
             zookeeper_release(jars),
+            {key: value for key, value in flags_of("\n".join(words)).items() if _LOGIN.fullmatch(key)},
         )
     )
 

@@ -24,7 +24,7 @@ from zkmigrate.kafka.rules.next_wave import BrokerPosition, out_of_sync
 from zkmigrate.kafka.rules.recovery_wait import UNSEEN, patience
 from zkmigrate.kafka.rules.sampling import BROKERS, PULSE_S
 from zkmigrate.move.dependent import Ending, MemberFacts, Position, Progress, Words, started_after, unit_of
-from zkmigrate.move.preflight import broker, chroot, releases
+from zkmigrate.move.preflight import broker, broker_security, chroot, releases
 from zkmigrate.move.preflight import kafka as cluster
 from zkmigrate.move.preflight.check import Check
 from zkmigrate.move.preflight.evidence import Evidence
@@ -40,7 +40,9 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import Probe
 from zkmigrate.zookeeper.data.chroot import Chroot
 
-CHECKS = (*cluster.CHECKS, *broker.CHECKS, *releases.CHECKS, *chroot.CHECKS)
+CHECKS = (
+    *cluster.CHECKS, *broker.CHECKS, *broker_security.CHECKS, *releases.CHECKS, *chroot.CHECKS,
+)  # fmt: skip
 
 LEADERS = "leaders"
 """The name under which the election of preferred leaders is listed after the last broker."""

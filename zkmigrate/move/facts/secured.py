@@ -98,8 +98,8 @@ def of_server(
     keys: dict[str, Reading[Certificates]] = {}
     trust: dict[str, Reading[Certificates]] = {}
     for kind in tls_kinds(values):
-        keys[kind] = files.store(values, f"{PREFIX[kind]}keyStore")
-        trust[kind] = files.store(values, f"{PREFIX[kind]}trustStore")
+        keys[kind] = files.store(values, PREFIX[kind], "keyStore")
+        trust[kind] = files.store(values, PREFIX[kind], "trustStore")
     return Secured(Seen(without_secrets(values)), files.jaas(values), keys, trust)
 
 
@@ -110,8 +110,8 @@ def of_client(look: Look, host: str, values: Mapping[str, str], tls: bool) -> Se
     """
     files, keys, trust = _Files(look, host), {}, {}
     if tls:
-        keys = {CLIENT: files.store(values, "ssl.keystore")}
-        trust = {CLIENT: files.store(values, "ssl.truststore")}
+        keys = {CLIENT: files.store(values, PREFIX[CLIENT], "keystore")}
+        trust = {CLIENT: files.store(values, PREFIX[CLIENT], "truststore")}
     return Secured(Seen(without_secrets(values)), files.jaas(values), keys, trust)
 
 
@@ -163,7 +163,8 @@ class _Files:
 
         return self._parsed(path, parse)
 
-    def store(self, values: Mapping[str, str], key: str) -> Reading[Certificates]:
+    def store(self, values: Mapping[str, str], prefix: str, name: str) -> Reading[Certificates]:
+        key = f"{prefix}{name}"
         path = values.get(f"{key}.location", "")
         if not path:
             return Absent(f"no {key}.location")

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from zkmigrate.move.dependent import AnyDependent
 from zkmigrate.move.preflight import (
+    certificates,
     dest,
     host,
     jaas,
+    login_settings,
     members,
     network,
     operator,
     run,
     settings,
     source,
+    tls_settings,
 )
 from zkmigrate.move.preflight.check import Check, Gate, Scope
 from zkmigrate.move.preflight.evidence import Evidence, gather
@@ -33,6 +36,9 @@ _OF_THE_MOVE: tuple[Check, ...] = (
     *dest.CHECKS,
     *settings.CHECKS,
     *jaas.CHECKS,
+    *login_settings.CHECKS,
+    *tls_settings.CHECKS,
+    *certificates.CHECKS,
     *network.CHECKS,
     *host.CHECKS,
     *run.CHECKS,

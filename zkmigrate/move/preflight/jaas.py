@@ -131,12 +131,12 @@ def _quorum_mistakes(e: Evidence, host: str) -> Iterator[str]:
         if other == host or not quorum_uses_sasl(settings_of(secured)):
             continue
         theirs, (table, login) = sections_of(secured), quorum_sections(settings_of(secured))
-        yield from _refused(sections[server], server, theirs.get(login, _EMPTY), other)
+        yield from refused(sections[server], server, theirs.get(login, _EMPTY), other)
         if other in e.source_config and table in theirs:
-            yield from _refused(theirs[table], f"{table} of {other}", sections[learner], host)
+            yield from refused(theirs[table], f"{table} of {other}", sections[learner], host)
 
 
-def _refused(table: Section, where: str, login: Section, who: str) -> Iterator[str]:
+def refused(table: Section, where: str, login: Section, who: str) -> Iterator[str]:
     """Yield why a server with this table refuses this login. where, who: names of both for the text."""
     if login.user is None or login.password is None:
         return

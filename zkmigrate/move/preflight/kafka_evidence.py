@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
@@ -15,6 +15,7 @@ from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.connect import hosts_in
 from zkmigrate.move.facts.chroot_writers import RecentWrites, recent_writes
+from zkmigrate.move.facts.secured import Secured, effective, of_client
 from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence, leader_of
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.look import Look
@@ -30,6 +31,7 @@ class KafkaEvidence:
     the join and with the chroot ``/``, the strangers directly below it, from source's disk. written: the
     sessions that wrote under the chroot recently. resolved: on each broker's host the names in its
     zookeeper.connect, and on the operator's machine the names of registered brokers, with their addresses.
+    secured: what secures each broker's connections to ZooKeeper, until the broker is rolled.
     """
 
     view: Reading[KafkaView]
@@ -38,6 +40,7 @@ class KafkaEvidence:
     foreign: Reading[tuple[str, ...]] = NOT_ASKED
     written: Reading[RecentWrites] = NOT_ASKED
     resolved: Resolved = field(default_factory=dict)
+    secured: Mapping[str, Secured] = field(default_factory=dict)
 
 
 def of_kafka(e: Evidence) -> KafkaEvidence:
@@ -66,14 +69,28 @@ def gather(c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence
     if common.joined:
         via = next((host for host in joined if isinstance(servers[host], Seen)), joined[0])
         chroot = chroot_seen(look, via, c.inventory.kafka.subtree, view if gate == "roll" else None)
+    brokers = _at_brokers(c, look, common) if gate != "cutover" else {}
     return KafkaEvidence(
         view,
-        _at_brokers(c, look, common) if gate != "cutover" else {},
+        brokers,
         chroot,
         _on_disk(c, common) if gate == "preflight" and not c.inventory.kafka.prefix else NOT_ASKED,
         _written(c, common) if gate != "roll" else NOT_ASKED,
         resolve_all(look, _names(c, common, view)) if gate == "preflight" else {},
+        look.each(brokers, lambda host: _secured(c, look, common, host, brokers[host])),
     )
+
+
+def _secured(c: Context, look: Look, common: Evidence, host: str, broker: BrokerHost) -> Secured:
+    """Read what secures a broker's connections to ZooKeeper: its file's ``zookeeper.ssl.*`` and its flags."""
+    properties = properties_at(common, host, c.inventory.kafka.config)
+    if not isinstance(properties, Seen):
+        return Secured(properties)
+    own = {key: value for key, value in properties.value.items() if key.startswith("zookeeper.ssl.")}
+    flags = broker.process.value.flags if isinstance(broker.process, Seen) else {}
+    values = effective(own, flags)
+    found = of_client(look, host, values, values.get("ssl.client.enable", "").lower() == "true")
+    return found if isinstance(broker.process, Seen) else replace(found, jaas=broker.process)
 
 
 def _names(c: Context, common: Evidence, view: Reading[KafkaView]) -> Mapping[str, Iterable[str]]:

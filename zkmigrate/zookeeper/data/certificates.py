@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509 import Certificate
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -52,7 +53,9 @@ def read_store(content: bytes, file: str, password: str = "") -> Certificates:
             store = pkcs12.load_pkcs12(content, password.encode() or None)
             every = ([store.cert] if store.cert is not None else []) + list(store.additional_certs)
             found = tuple(one.certificate for one in every)
-    except (ValueError, TypeError):
+        for certificate in found:
+            assert certificate.extensions is not None  # ValueError for extensions that cannot be read
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         raise StoreError(
             "it is no PEM or PKCS12 store with certificates, or its password is another one", file
         ) from None

@@ -27,9 +27,9 @@ IDS = ("source.security", "dest.security", "source.jaas", "dest.jaas")
 
 
 def found(
-    world: PreflightWorld, gate: str = "preflight", **settings: str | None
+    world: PreflightWorld, gate: str = "preflight", settings: dict[str, str | None] | None = None
 ) -> dict[tuple[str, str], Finding]:
-    return {(f.id, f.target): f for f in run_preflight(secured_context(**settings), world, gate)}
+    return {(f.id, f.target): f for f in run_preflight(secured_context(**(settings or {})), world, gate)}
 
 
 def at(*hosts: str, text: str) -> Break:
@@ -120,8 +120,8 @@ def test_where_source_cannot_be_read_that_blocks_and_dest_is_compared_with_itsel
 def test_the_sections_have_the_names_that_the_settings_give_them() -> None:
     world, other = secured(), jaas().replace("QuorumLearner", "Own").replace("Server {", "Clients {", 1)
     at(*ALL, text=other)(world)
-    names = {"sasl.serverconfig": "Clients", "quorum.auth.learner.loginContext": "Own"}
-    assert found(world, **names)["dest.jaas", "dest1"].held is Held.YES
+    names: dict[str, str | None] = {"sasl.serverconfig": "Clients", "quorum.auth.learner.loginContext": "Own"}
+    assert found(world, settings=names)["dest.jaas", "dest1"].held is Held.YES
     assert found(world)["dest.jaas", "dest1"].seen == "no section Server, QuorumLearner"
 
 
@@ -139,7 +139,7 @@ def test_other_login_modules_are_refused_by_name(id: str, target: str, broken: B
 
 
 def test_a_secret_in_migration_yml_is_refused() -> None:
-    told = found(secured(), **{"ssl.keyStore.password": "canary-store"})["dest.security", "dest1"]
+    told = found(secured(), settings={"ssl.keyStore.password": "canary-store"})["dest.security", "dest1"]
     assert (told.held, told.blocks) == (Held.NO, True)
     assert "dest.settings.ssl.keyStore.password" in told.seen
 

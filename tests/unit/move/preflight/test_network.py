@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.move.preflight import test_checks, test_jaas, test_kafka, test_settings
+from tests.unit.move.preflight import test_checks, test_jaas, test_kafka, test_security, test_settings
 from tests.unit.move.preflight.test_checks import Break, both, file, no_file, no_port, no_program, port, word
 from tests.unit.preflight_world import (
     CHECKS,
@@ -334,6 +334,7 @@ def test_every_check_has_its_cases() -> None:
         *test_settings.SETTINGS,
         *test_kafka.CASES,
         *((id,) for id in test_jaas.IDS),
+        *test_security.CASES,
     )
     assert {case[0] for case in (*test_checks.CASES, *elsewhere, *CASES)} | ELSEWHERE == {
         check.id for check in CHECKS
