@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tests.unit.preflight_world import CMDLINE, SOURCE_CFG, PreflightWorld, context, healthy, words_of
-from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory, Ports
+from zkmigrate.inventory.login import Login, Secret, Tls, ZooKeeper, ZooKeeperClient
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.step import Context
 
@@ -163,6 +164,7 @@ def secured() -> PreflightWorld:
         world.files[broker, BROKER_JAAS] = Seen(login.encode())
         world.files[broker, BROKER_STORE] = Seen(issue("kafka", f"10.71.0.3{number}").store)
         world.files[broker, BROKER_CA] = ca
+        world.reached[broker] |= {f"10.71.0.2{n}:2281": "open" for n in (1, 2, 3)}
     return world
 
 
@@ -170,13 +172,22 @@ def secured_inventory(**settings: str | None) -> Inventory:
     """The inventory of that world. settings: changes of ``dest.settings``; None removes one."""
     given = context().inventory
     found = {**given.dest.settings, **SETTINGS}
-    del found["ssl.keyStore.password"]
+    del found["ssl.keyStore.password"], found["secureClientPort"]
     for key, value in settings.items():
         if value is None:
             del found[key]
         else:
             found[key] = value
-    return given.model_copy(update={"dest": given.dest.model_copy(update={"settings": found})})
+    ports = Ports(client=2181, secure=2281)
+    sasl = Login(user="operator", password=Secret(env="SASL"))
+    tls = Tls(ca="/ca.pem")
+    return given.model_copy(
+        update={
+            "source": given.source.model_copy(update={"ports": ports}),
+            "dest": given.dest.model_copy(update={"settings": found, "ports": ports}),
+            "zookeeper": ZooKeeper(client=ZooKeeperClient(tls=tls, sasl=sasl)),
+        }
+    )
 
 
 def secured_context(**settings: str | None) -> Context:

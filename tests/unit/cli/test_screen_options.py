@@ -33,6 +33,9 @@ def test_the_log_has_commands_and_answers_and_no_secrets(caplog: pytest.LogCaptu
         command_log.sent("broker1", ("sudo", "cat", "/etc/kafka/server.properties"), b"content")
         command_log.answered("broker1", 0, 'broker.id=1\nssl.key.password = hidden1\n  password="hidden2";\n')
         command_log.sent("dest1", ("put", "/etc/zookeeper/zoo.cfg", "aGlkZGVu" * 9))
+        command_log.answered(
+            "dest1", 0, "aGlkZGVu\n", ("sudo", "-n", "sh", "read", "/etc/password", "0", "9")
+        )
         command_log.answered("dest1", 0, "x" * 5000 + "\n" + "line\n" * 90)
     assert "broker1 <- sudo cat /etc/kafka/server.properties (and 7 bytes of input)" in caplog.text
     assert "broker1 -> exit code 0\n    broker.id=1\n    ssl.key.password = (left out)" in caplog.text

@@ -86,7 +86,8 @@ RESTS = {
         "source.ports source.reconfig dest.leftovers dest.jute-maxbuffer dest.disk dest.observing "
         "dest.config dest.ports dest.jaas dest.fips dest.quorum-login dest.required-login "
         "dest.auth-providers dest.super-user dest.tls-settings dest.certificate dest.trust "
-        "kafka.zookeeper-login kafka.tls-versions kafka.trusts-dest "
+        "kafka.zookeeper-login kafka.tls-versions kafka.trusts-dest kafka.client dest.admin-server "
+        "operator.zookeeper-client "
         "host.access host.unit host.own-links run.hour "
         "kafka.session-timeout kafka.config kafka.log-dirs"
     ),

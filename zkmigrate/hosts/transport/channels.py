@@ -97,7 +97,7 @@ class Channels:
         except TransportError as error:
             command_log.failed(host, error)
             raise
-        command_log.answered(host, outcome.rc, outcome.output)
+        command_log.answered(host, outcome.rc, outcome.output, words)
         return outcome
 
     def open(self, host: str, fencing: int) -> None:

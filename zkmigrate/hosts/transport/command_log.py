@@ -26,10 +26,14 @@ def sent(host: str, words: Sequence[str], stdin: bytes = b"") -> None:
         LOG.debug("%s <- %s%s", host, " ".join(map(_short, words)), given)
 
 
-def answered(host: str, rc: int, text: str) -> None:
-    """Log the exit code and the first lines of a host's answer."""
+def answered(host: str, rc: int, text: str, words: Sequence[str] = ()) -> None:
+    """Log the exit code and the first lines of a host's answer. words: the command.
+
+    Of a file that zkm-host read only the length is logged: a short one may be a password.
+    """
     if LOG.isEnabledFor(logging.DEBUG):
-        lines = text.splitlines()
+        content = rc == 0 and "read" in words
+        lines = [f"({len(text)} characters of a file)"] if content else text.splitlines()
         shown = [_short(_SECRET.sub(r"\1 (left out)", line)) for line in lines[:_LINES]]
         shown += [f"({len(lines) - _LINES} more lines)"] * (len(lines) > _LINES)
         LOG.debug("%s -> exit code %d%s", host, rc, "".join(f"\n    {line}" for line in shown))

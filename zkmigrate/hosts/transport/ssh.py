@@ -100,7 +100,7 @@ class Transport:
         except TransportError as error:
             command_log.failed(host, error)
             raise
-        command_log.answered(host, output.rc, output.text)
+        command_log.answered(host, output.rc, output.text, argv)
         return output
 
     def read(self, host: str, path: str, limit: int = 1 << 20) -> bytes:

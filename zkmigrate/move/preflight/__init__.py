@@ -10,6 +10,7 @@ from zkmigrate.move.dependent import AnyDependent
 from zkmigrate.move.preflight import (
     certificates,
     dest,
+    doors,
     host,
     jaas,
     login_settings,
@@ -39,6 +40,7 @@ _OF_THE_MOVE: tuple[Check, ...] = (
     *login_settings.CHECKS,
     *tls_settings.CHECKS,
     *certificates.CHECKS,
+    *doors.CHECKS,
     *network.CHECKS,
     *host.CHECKS,
     *run.CHECKS,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from zkmigrate.kafka.rules.listeners import listeners
 from zkmigrate.move.facts.secured import CLIENT, PREFIX, Secured
 from zkmigrate.move.preflight.broker import BEFORE_ROLL
 from zkmigrate.move.preflight.certificates import first_unread, until, verdicts
 from zkmigrate.move.preflight.check import Judged, Scope, check, unseen, why
 from zkmigrate.move.preflight.evidence import Evidence
 from zkmigrate.move.preflight.jaas import NO_SASL, refused, settings_of, table_of_clients
-from zkmigrate.move.preflight.kafka_evidence import of_kafka
+from zkmigrate.move.preflight.kafka_evidence import of_kafka, properties_at
 from zkmigrate.move.preflight.login_settings import FIPS_FROM
 from zkmigrate.move.preflight.tls_settings import NO_TLS, given_versions, spelled_out
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
@@ -178,4 +179,27 @@ def _between(c: Context, e: Evidence, broker: Secured, name: str) -> Iterator[st
             )
 
 
-CHECKS = (zookeeper_login, tls_versions, trusts_dest)
+@check("kafka.client", "migration.yml says how zkmigrate logs in to the broker", Scope.BROKERS, BEFORE_ROLL)
+def client(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P04. zkmigrate asks brokers at the port in migration.yml. If the listener there uses TLS or SASL,
+    zkmigrate needs kafka.client with the same protocol.
+
+    To do: Write kafka.client into migration.yml, or give the broker the port of a listener that fits.
+    """
+    given = c.inventory.kafka.client
+    protocol = "PLAINTEXT" if given is None else given.protocol
+    for broker in c.inventory.kafka.brokers:
+        reading = properties_at(e, broker.name, c.inventory.kafka.config)
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "server.properties, readable through sudo", broker.name)
+            continue
+        known = [one for one in listeners(reading.value) if one.port == broker.port]
+        wrong = bool(known) and all(one.protocol != protocol for one in known)
+        seen = f"port {broker.port} is {known[0].protocol}, and " if wrong else ""
+        seen += f"kafka.client is {'missing' if given is None else f'for {protocol}'}" if wrong else protocol
+        needed = f"kafka.client with protocol {known[0].protocol}" if wrong else "the listener's protocol"
+        moves = ("write kafka.client into migration.yml, or give the broker another port",)
+        yield Judged(not wrong, seen, needed, broker.name, moves)
+
+
+CHECKS = (zookeeper_login, tls_versions, trusts_dest, client)

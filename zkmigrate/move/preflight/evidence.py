@@ -226,7 +226,8 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         dests, lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands)
     )
     flags = {host: _true(file, running.get(host)) for host, file in (source_flags | dest_flags).items()}
-    configs = source_config | dict.fromkeys(dests, Seen(ZooConfig(dest.settings, {})))
+    at_dest = ZooConfig({**dest.settings, **{k: str(port) for k, port in dest.ports.settings.items()}}, {})
+    configs = source_config | dict.fromkeys(dests, Seen(at_dest))
     secured = look.each(configs, lambda host: of_server(look, host, configs[host], flags[host]))
 
     def release(host: str) -> Reading[tuple[int, ...]]:

@@ -322,9 +322,10 @@ def test_surroundings_that_are_none_are_refused(text: str) -> None:
 
 ELSEWHERE = {
     "operator.address", "host.login", "host.unit", "host.names", "run.hour", "run.forward",
+    "dest.admin-server", "operator.zookeeper-client", "kafka.client",
     "kafka.canary-topic", "kafka.foreign-znodes", "kafka.retired", "kafka.stop-timeout", "dest.cut-ports",
 }  # fmt: skip
-"""Checks whose cases are tests of their own: above, in test_preflight, its _run, _kafka and _canary, and in
+"""Checks whose cases are tests of their own: above, in test_security, _run, _kafka and _canary, and in
 the model world's test_retire."""
 
 

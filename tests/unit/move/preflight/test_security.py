@@ -35,7 +35,8 @@ from tests.unit.secured_world import (
     secured,
     secured_context,
 )
-from zkmigrate.inventory.inventory import Service, Window
+from zkmigrate.inventory.inventory import Ports, Service, Window
+from zkmigrate.inventory.login import ZooKeeper, ZooKeeperClient
 from zkmigrate.move.preflight.security import X509_PROVIDER
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held
@@ -122,7 +123,7 @@ CASES: list[tuple[str, str, Break, Settings, str]] = [
     ("dest.tls-settings", "dest1", more("ssl.clientAuth=none"), {}, "ssl.clientAuth: need, source1 none"),
     ("dest.tls-settings", "dest1", fine, {"ssl.quorum.hostnameVerification": "false"},
      "ssl.quorum.hostnameVerification: false, source1 true"),
-    ("dest.tls-settings", "dest1", fine, {"secureClientPort": None}, "secureClientPort: only source1 has it"),
+    ("dest.tls-settings", "dest1", more("secureClientPort="), {}, "secureClientPort: only dest1 has it"),
     ("dest.tls-settings", "dest1", more("ssl.quorum.protocol=TLSv1.2"),
      {"ssl.quorum.enabledProtocols": "TLSv1.3"}, "TLS versions of the quorum: TLSv1.3, source1 TLSv1.2"),
     ("dest.certificate", "dest1", put(STORE, issue("d", ADDRESS, days=-1).store, "dest1"), {},
@@ -314,3 +315,78 @@ def test_a_broker_without_security_is_left_alone() -> None:
     of_broker("zookeeper.ssl.client.enable=false")(world)
     assert found(world)["kafka.trusts-dest", "broker1"].seen == "no TLS to ZooKeeper"
     assert found(world)["kafka.tls-versions", "broker1"].seen == "no TLS to ZooKeeper"
+
+
+def with_ports(c: Context, source: Ports, dest: Ports, client: ZooKeeperClient) -> Context:
+    given = c.inventory
+    changed = {
+        "source": given.source.model_copy(update={"ports": source}),
+        "dest": given.dest.model_copy(update={"ports": dest}),
+        "zookeeper": ZooKeeper(client=client),
+    }
+    return replace(c, inventory=given.model_copy(update=changed))
+
+
+ONLY_TLS = Ports(secure=2281)
+WHOLE = secured_context().inventory.zookeeper.client
+
+
+@pytest.mark.parametrize(("settings", "flag", "seen"), [
+    ({"admin.enableServer": "false"}, "", "admin.enableServer=false"),
+    ({"admin.serverAddress": "127.0.0.1"}, "", "admin.serverAddress=127.0.0.1"),
+    ({"admin.forceHttps": "true"}, "", "admin.forceHttps=true"),
+    ({"admin.commandURL": "/other"}, "", "admin.commandURL=/other"),
+    ({}, " -Dzookeeper.admin.serverPort=9999", "admin.serverPort=9999 in the JVM's flags"),
+    ({"admin.serverPort": "9999"}, "", ""),
+])  # fmt: skip
+def test_a_dest_with_tls_alone_needs_its_admin_server(settings: Settings, flag: str, seen: str) -> None:
+    world = secured()
+    flags(FLAGS + flag, "dest1")(world)
+    c = secured_context(**{**FIPS, **VERSIONS, **settings})
+    told = found(world, c=with_ports(c, ONLY_TLS, ONLY_TLS, WHOLE))["dest.admin-server", "dest1"]
+    assert (told.held, told.blocks) == ((Held.NO, True) if seen else (Held.YES, False))
+    assert seen in told.seen
+    assert found(world, c=c)["dest.admin-server", "dest1"].seen == "port 2181 answers without TLS"
+    close(JAVA_ENV, "dest1")(world)
+    told = found(world, c=with_ports(c, ONLY_TLS, ONLY_TLS, WHOLE))["dest.admin-server", "dest1"]
+    assert told.held is Held.UNKNOWN
+
+
+@pytest.mark.parametrize(("source", "dest", "without", "line", "seen"), [
+    (ONLY_TLS, Ports(), "tls", "", "client.tls is missing, and source has only port 2281, with TLS"),
+    (Ports(), ONLY_TLS, "tls", "", "client.tls is missing, and dest has only port 2281, with TLS"),
+    (Ports(), Ports(), "sasl", "", "zookeeper.client has no sasl and no digest"),
+    (Ports(), Ports(), "sasl", "sessionRequireClientSASLAuth=true",
+     "zookeeper.client.sasl is missing, and source1, source2, source3 serve only who has logged in"),
+    (Ports(), Ports(), "tls", "", ""),
+])  # fmt: skip
+def test_what_migration_yml_lacks_to_log_in_is_named(
+    source: Ports, dest: Ports, without: str, line: str, seen: str
+) -> None:
+    world = secured()
+    if line:
+        more(line)(world)
+    client = WHOLE.model_copy(update={without: None})
+    c = with_ports(secured_context(**FIPS), source, dest, client)
+    told = found(world, c=c)["operator.zookeeper-client", ""]
+    assert (told.held, told.blocks) == ((Held.NO, True) if seen else (Held.YES, False))
+    assert seen in told.seen
+    close(JAVA_ENV, "dest1")(world)
+    whole = with_ports(c, source, dest, WHOLE)
+    assert found(world, c=whole)["operator.zookeeper-client", ""].held is Held.UNKNOWN
+
+
+@pytest.mark.parametrize(("lines", "seen"), [
+    ("listeners=SSL://:9092", "port 9092 is SSL, and kafka.client is missing"),
+    ("listeners=A://:9092,B://:9093\nlistener.security.protocol.map=A:SASL_SSL,B:PLAINTEXT",
+     "port 9092 is SASL_SSL, and kafka.client is missing"),
+    ("listeners=A://:9092\nlistener.security.protocol.map=A:PLAINTEXT", ""),
+])  # fmt: skip
+def test_a_broker_that_needs_a_login_needs_the_section_kafka_client(lines: str, seen: str) -> None:
+    world = secured()
+    of_broker(lines)(world)
+    told = found(world)["kafka.client", "broker1"]
+    assert (told.held, told.blocks) == ((Held.NO, True) if seen else (Held.YES, False))
+    assert seen in told.seen
+    close(PROPERTIES, "broker1")(world)
+    assert found(world)["kafka.client", "broker1"].held is Held.UNKNOWN
