@@ -23,6 +23,7 @@ from zkmigrate.zookeeper.data.certificates import covers, missing_uses, not_now
 from zkmigrate.zookeeper.data.jaas import Section
 
 OLD, NEW = "TLSv1.2", "TLSv1.3"
+_SASL = f"sasl.{CLIENT}"
 
 
 @check("kafka.zookeeper-login", "dest lets the broker log in to ZooKeeper", Scope.BROKERS, BEFORE_ROLL)
@@ -37,10 +38,10 @@ def zookeeper_login(_c: Context, e: Evidence) -> Iterator[Judged]:
     moves = ("give dest's JAAS files the broker's user and password",)
     for broker, secured in of_kafka(e).secured.items():
         values = settings_of(secured)
-        name = values.get("sasl.clientconfig") or "Client"
+        name = values.get(f"{_SASL}config") or "Client"
         if not isinstance(secured.values, Seen):
             yield unseen(secured.values, needed, broker)
-        elif values.get("sasl.client", "").lower() == "false" or isinstance(secured.jaas, Absent):
+        elif values.get(_SASL, "").lower() == "false" or isinstance(secured.jaas, Absent):
             yield Judged(True, f"{NO_SASL} to ZooKeeper", needed, broker)
         elif not isinstance(secured.jaas, Seen):
             yield unseen(
@@ -104,7 +105,7 @@ def tls_versions(_c: Context, e: Evidence) -> Iterator[Judged]:
 def _of_broker(values: Mapping[str, str]) -> frozenset[str]:
     if values.get("ssl.enabled.protocols"):
         return given_versions(values, PREFIX[CLIENT], "enabled.protocols")
-    return frozenset({OLD, NEW}) if values.get("ssl.protocol") == NEW else frozenset({OLD})
+    return frozenset({OLD, NEW}) if values.get(f"{PREFIX[CLIENT]}protocol") == NEW else frozenset({OLD})
 
 
 def _of_dest(e: Evidence, host: str) -> Reading[frozenset[str]]:

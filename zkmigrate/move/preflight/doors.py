@@ -77,7 +77,8 @@ def zookeeper_client(c: Context, e: Evidence) -> Iterator[Judged]:
         wrong.append(f"zookeeper.client has no sasl and no digest, and clients of {', '.join(sasl)} use SASL")
     needed = "a section zookeeper.client that fits the servers"
     moves = ("write the section zookeeper.client into migration.yml",)
-    lost = next((one.values for one in e.secured.values() if not isinstance(one.values, Seen)), None)
+    of_source = [e.secured[host].values for host in e.source_config]
+    lost = next((values for values in of_source if not isinstance(values, Seen)), None)
     if not wrong and lost is not None:
         yield unseen(lost, needed)
     else:

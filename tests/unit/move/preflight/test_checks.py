@@ -659,7 +659,14 @@ def test_nothing_answers() -> None:
     for gate in Gate:
         findings = run_preflight(context(), world, gate)
         # these rest on the inventory alone, and on the refusals that answer the operator here
-        known = {"operator.address", "dest.words", "host.names", "dest.from-operator", "run.hour"}
+        known = {
+            "operator.address",
+            "dest.admin-server",
+            "dest.words",
+            "host.names",
+            "dest.from-operator",
+            "run.hour",
+        }
         known.add("kafka.retired")
         assert [f for f in findings if f.held is not Held.UNKNOWN and f.id not in known] == []
         assert len({f.id for f in findings if f.blocks}) > 5

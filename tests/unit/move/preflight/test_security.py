@@ -371,7 +371,7 @@ def test_what_migration_yml_lacks_to_log_in_is_named(
     told = found(world, c=c)["operator.zookeeper-client", ""]
     assert (told.held, told.blocks) == ((Held.NO, True) if seen else (Held.YES, False))
     assert seen in told.seen
-    close(JAVA_ENV, "dest1")(world)
+    close(ZOO_CFG, "source1")(world)
     whole = with_ports(c, source, dest, WHOLE)
     assert found(world, c=whole)["operator.zookeeper-client", ""].held is Held.UNKNOWN
 
