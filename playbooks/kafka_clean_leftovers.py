@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from zkmigrate.cluster.leftovers.look_step import LeftoversCheckStep
 from zkmigrate.cluster.leftovers.remove_step import RemoveStep
-from zkmigrate.cluster.leftovers.section import LeftoversInventory, foreseen, named_hosts, no_tenants, tenants
+from zkmigrate.cluster.leftovers.section import (
+    LeftoversInventory,
+    foreseen,
+    named_hosts,
+    no_tenants,
+    removable,
+    tenants,
+)
 from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.move.dependents.kafka import KAFKA as KAFKA_BROKERS
@@ -29,7 +36,7 @@ PLAYBOOK = Playbook(
         Stage(
             "install",
             "Install the host program",
-            (InstallStep(KAFKA_BROKERS, keep=True, hosts=named_hosts),),
+            (InstallStep(KAFKA_BROKERS, keep=True, hosts=named_hosts, allows=removable),),
             locked=False,
         ),
         Stage(

@@ -12,7 +12,14 @@ from zkmigrate.cluster.removal.clean_step import CleanStep
 from zkmigrate.cluster.removal.exclude_step import ExcludeStep
 from zkmigrate.cluster.removal.planned_step import PlannedStep
 from zkmigrate.cluster.removal.policy_step import PolicyStep
-from zkmigrate.cluster.removal.section import RemovalInventory, goes_on, policed, removed, stoppable_alone
+from zkmigrate.cluster.removal.section import (
+    RemovalInventory,
+    goes_on,
+    host_policy,
+    policed,
+    removed,
+    stoppable_alone,
+)
 from zkmigrate.cluster.removal.stop_step import StopStep
 from zkmigrate.cluster.removal.sweep_step import SweepStep
 from zkmigrate.cluster.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
@@ -46,7 +53,7 @@ PLAYBOOK = Playbook(
             "excluded",
             "Keep new replicas off the brokers",
             (
-                InstallStep(KAFKA_BROKERS, keep=True, hosts=policed),
+                InstallStep(KAFKA_BROKERS, keep=True, hosts=policed, allows=host_policy),
                 ExcludeStep(),
                 PolicyStep("refuse", "Configure zkmigrate's topic policy with the excluded brokers"),
             ),
@@ -68,7 +75,7 @@ PLAYBOOK = Playbook(
             "stopped",
             "Stop the brokers",
             (
-                InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable_alone),
+                InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable_alone, allows=host_policy),
                 LoosenStep(leave=removed),
                 PolicyStep("close", "Forbid the creation of topics"),
                 StopStep(),

@@ -21,7 +21,13 @@ from zkmigrate.topics.topic_move.open_step import OpenStep
 from zkmigrate.topics.topic_move.prove_step import ProveStep
 from zkmigrate.topics.topic_move.report import REPORTING, SWITCH
 from zkmigrate.topics.topic_move.seal_step import SealStep
-from zkmigrate.topics.topic_move.section import GATEWAYS, MIRRORS, TopicMoveInventory, mirror_hosts
+from zkmigrate.topics.topic_move.section import (
+    GATEWAYS,
+    MIRRORS,
+    TopicMoveInventory,
+    mirror_hosts,
+    mirror_policy,
+)
 from zkmigrate.topics.topic_move.settle_step import SettleStep
 from zkmigrate.topics.topic_move.turn_step import TurnStep
 from zkmigrate.topics.topic_move.verify_step import VerifyStep
@@ -37,7 +43,7 @@ PLAYBOOK = Playbook(
         Stage(
             "install",
             "Install the host program",
-            (InstallStep(KAFKA, keep=True, hosts=mirror_hosts),),
+            (InstallStep(KAFKA, keep=True, hosts=mirror_hosts, allows=mirror_policy),),
             locked=False,
         ),
         Stage(

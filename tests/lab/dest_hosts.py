@@ -20,6 +20,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA, source_zoo_cfg
 from zkmigrate.lab.spec import CLIENT_PORT, ELECTION_PORT, OPERATOR_ADDRESS, QUORUM_PORT, Role
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.runbook.model import policy
 
 RUN = "run-1"
 UNIT = "zookeeper.service"
@@ -139,8 +140,6 @@ class DestHosts:
 
     def arm(self, rehearsal: str = "no") -> None:
         """Stage both configs and arm every host."""
-        sources = self.lab.role(Role.SOURCE)
-        peers = self.lab.role(Role.DEST)
         for channel in self.channels:
             for name, content in (
                 ("reform", reformed_config(self.lab)),
@@ -148,23 +147,7 @@ class DestHosts:
             ):
                 digest = hashlib.sha256(content.encode()).hexdigest()
                 channel.do("put", f"staged/{name}.cfg", "0600", "root:root", digest, encode(content))
-        spec = {
-            "unit": UNIT,
-            "user": "zookeeper:zookeeper",
-            "client_ports": CLIENT_PORT,
-            "quorum_port": QUORUM_PORT,
-            "election_port": ELECTION_PORT,
-            "operator": OPERATOR_ADDRESS,
-            "peers": ",".join(h.address for h in peers),
-            "source": ",".join(h.address for h in sources),
-            "data_dir": ZOOKEEPER_DATA,
-            "log_dir": ZOOKEEPER_DATA,
-            "config_path": ZOO_CFG,
-            "dynamic_glob": f"{ZOO_CFG}.dynamic*",
-            "members": ",".join(f"{h.address}:{CLIENT_PORT}" for h in peers),
-            "rehearsal": rehearsal,
-        }
-        self.do("arm", encode("".join(f"{key}={value}\n" for key, value in spec.items())))
+        self.do("arm", encode(armed_spec(self.lab, rehearsal)))
 
     def seal(self) -> None:
         """Bring every host from armed to sealed, without a proof."""
@@ -219,6 +202,28 @@ def reformed_config(lab: Lab) -> str:
     return "\n".join(settings) + "\n" + _servers(lab)
 
 
+def armed_spec(lab: Lab, rehearsal: str = "no") -> str:
+    """Return the spec with which ARM prepares a dest host."""
+    sources, peers = lab.role(Role.SOURCE), lab.role(Role.DEST)
+    values = {
+        "unit": UNIT,
+        "user": "zookeeper:zookeeper",
+        "client_ports": CLIENT_PORT,
+        "quorum_port": QUORUM_PORT,
+        "election_port": ELECTION_PORT,
+        "operator": OPERATOR_ADDRESS,
+        "peers": ",".join(h.address for h in peers),
+        "source": ",".join(h.address for h in sources),
+        "data_dir": ZOOKEEPER_DATA,
+        "log_dir": ZOOKEEPER_DATA,
+        "config_path": ZOO_CFG,
+        "dynamic_glob": f"{ZOO_CFG}.dynamic*",
+        "members": ",".join(f"{h.address}:{CLIENT_PORT}" for h in peers),
+        "rehearsal": rehearsal,
+    }
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
 def write(lab: Lab, host: str, path: str, mode: str, content: str) -> None:
     """Write a file on a host, as root."""
     lab.exec(host, ["sh", "-c", f"cat >{path} && chmod {mode} {path}"], stdin=content)
@@ -226,8 +231,12 @@ def write(lab: Lab, host: str, path: str, mode: str, content: str) -> None:
 
 def joined(lab: Lab) -> DestHosts:
     """Install zkm-host on the dest hosts, start them as observers of source, and return them."""
+    spec, kill = armed_spec(lab), policy.service(UNIT, ("kill",))
+    limits = policy.text((policy.LOCK, policy.WINDOW, *kill, *policy.arm(spec)))
     for host in lab.role(Role.DEST):
         program = zkm_host.program().decode()
+        lab.exec(host.name, ["mkdir", "-m", "700", "-p", zkm_host.STATE_DIR, zkm_host.run_dir(RUN)])
+        write(lab, host.name, zkm_host.policy_path(RUN), "0600", limits)
         write(lab, host.name, zkm_host.INSTALLED_PATH, "0755", program)
         write(lab, host.name, f"{ZOOKEEPER_DATA}/myid", "0640", f"{host.myid}\n")
         write(lab, host.name, ZOO_CFG, "0644", observer_config(lab))

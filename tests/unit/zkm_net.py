@@ -15,13 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.namespaces import ip, own, remove
+from zkmigrate.runbook.model import policy
 
 PROGRAM = Path(__file__).parents[2] / "zkmigrate" / "hosts" / "zkm_host" / "zkm-host"
 FAKE = Path(__file__).with_name("fake_zookeeper.py")
@@ -143,6 +144,34 @@ def encode(content: bytes | str) -> str:
     return base64.b64encode(content.encode() if isinstance(content, str) else content).decode() or "="
 
 
+def needed(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines of a policy without which zkm-host refuses this call; none for verbs that only look."""
+    verb, at, more = words[0], words[2:3], words[3:]
+    match verb:
+        case "put" if len(more) >= 2:
+            return ("lock", "window", f"put {at[0]} {more[0]} {more[1]}")
+        case "move-aside" if at:
+            return ("lock", " ".join(("move-aside", *at, *more)))
+        case "service" if more:
+            own = (f"commands {' '.join((*at, *more[1:]))}",) if more[1:] else ()
+            return ("lock", f"service {at[0]} {more[0]}", *own)
+        case "status" | "recovery":
+            return (f"commands {' '.join(words[1:])}",) if at else ()
+        case "arm" if at:
+            with suppress(ValueError):
+                spec = base64.b64decode(at[0], validate=True).decode()
+                return ("lock", "window", *policy.arm(spec))
+    acts = (*HELD, "put", "move-aside", "service", "arm", "serve")
+    return ("lock", "window") if verb in acts and words[2:3] not in (("beat",), ("release",)) else ()
+
+
+HELD = (
+    *("lock", "restore", "discard", "disarm", "fence", "reopen", "cut", "uncut", "stopped", "seal", "unseal"),
+    *("started-observer", "go", "halt", "image", "checked", "open", "finalize", "renew", "journal"),
+)
+"""Verbs that act, whatever their arguments."""
+
+
 class Host:
     """zkm-host run on one host, with a state directory of its own."""
 
@@ -153,12 +182,26 @@ class Host:
         self.run_id = run
         self.fencing = fencing
         self._count = 0
+        self.allows = (
+            True  # each call finds a policy that allows it; False: tests write the policy themselves
+        )
 
     @property
     def directory(self) -> Path:
         return self.state / self.run_id
 
+    def allow(self, *lines: str) -> None:
+        """Write these lines into the run's policy, as INSTALL does."""
+        file = self.directory / "policy"
+        kept = file.read_text().splitlines() if file.exists() else []
+        if any(line.startswith("arm ") for line in lines):
+            kept = [line for line in kept if not line.startswith("arm ")]
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in dict.fromkeys((*kept, *lines)) if "\n" not in line))
+
     def argv(self, *words: str, fencing: int | None = None, options: tuple[str, ...] = ()) -> list[str]:
+        if self.allows and "--print" not in options and (lines := needed(words)):
+            self.allow(*lines)
         number = self.fencing if fencing is None else fencing
         return [*self.prefix, str(PROGRAM), *options, "--run", self.run_id, "--as", str(number), *words]
 

@@ -19,7 +19,7 @@ from zkmigrate.move.facts.sessions import Sessions, owning_sessions
 from zkmigrate.move.rules import window_estimate
 from zkmigrate.runbook.engine import plan, planfile
 from zkmigrate.runbook.engine.plan import Plan, PlannedStep
-from zkmigrate.runbook.model.change import Arm, Change, Go, PutFile, Seal
+from zkmigrate.runbook.model.change import Arm, Change, Go, InstallProgram, PutFile, Seal
 from zkmigrate.runbook.model.fact import Seen, Unknown
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.ui import plan_text
@@ -40,7 +40,7 @@ def text(world: World) -> str:
 
 def settled(change: Change) -> Change:
     """A change without what only the run can know: the run's id in a path, and what STOP and PROVE read."""
-    if isinstance(change, PutFile):
+    if isinstance(change, PutFile | InstallProgram):
         return replace(change, path=change.path.replace("/zkmigrate/RUN/", "/zkmigrate/run/"))
     if isinstance(change, Seal):
         return replace(change, boot_id="", stamp="")
@@ -176,3 +176,13 @@ def test_a_deadline_that_cannot_be_computed_yet_says_why(sessions: object, why: 
     said = "\n".join(window_estimate.plan_lines(KAFKA, plan, sessions))  # type: ignore[arg-type]
     assert why in said
     assert "T - T/3 - 2.5 (policy.way_back_s) - 3 s" in said
+
+
+def test_the_plan_shows_all_that_zkm_host_may_change_on_a_host() -> None:
+    said = steps(made(quiet_world()))
+    for host, own in {"dest1": "window", "broker2": "rewrite /etc/kafka/server.properties"}.items():
+        (install,) = said["install.install"].targets[host]
+        assert isinstance(install.change, InstallProgram)
+        assert own in install.change.policy.splitlines()
+        assert {f"  {line}" for line in install.change.policy.splitlines()} <= set(install.detail)
+        assert "0600 POLICY /var/lib/zkmigrate/RUN/policy" in install.command

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tests.world.model.disk import Disk
 from tests.world.model.host import PID, File, Host
+from tests.world.model.limits import forbidden
 from tests.world.model.reconfig import write_whole
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.zkm_host import STATE_DIR
@@ -42,11 +43,14 @@ def run(host: Host, change: HostChange, operation: str, fencing: int, now: float
     """Carry a change out; an operation id that is on record is answered from it and does nothing again."""
     if isinstance(change, InstallProgram):
         host.installed = zkm_host.program()
+        host.files[change.path] = File(change.policy.encode(), "0600", "root:root", wall + host.skew_s)
         return 0, "installed"
     if not host.installed:
         return 4, "zkm-host is not installed"
     if fencing < host.fencing:
         return 9, f"fenced off: this host has seen {host.fencing}"
+    if why := forbidden(host, change):
+        return 3, why
     host.fencing = fencing
     if operation in host.ops:
         known = host.ops[operation]

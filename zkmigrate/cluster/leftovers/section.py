@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from zkmigrate.inventory.inventory import Door, Inventory
 from zkmigrate.kafka.rules.znodes import CONTROLLER
+from zkmigrate.runbook.model import policy
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 
@@ -122,6 +123,14 @@ class LeftoversInventory(Inventory):
 def named_hosts(inventory: Inventory) -> tuple[str, ...]:
     """Return the brokers with a directory that ``remove`` names."""
     return inventory.hosts.get("brokers", ())
+
+
+def removable(inventory: Inventory, host: str) -> tuple[str, ...]:
+    """Return what zkm-host may change on a host: it moves what ``remove`` names out of Kafka's disks."""
+    assert isinstance(inventory, LeftoversInventory)
+    entries = (entry.partition(":") for entry in inventory.leftovers.remove if ":" in entry)
+    patterns = [pattern for named, _, pattern in entries if fnmatchcase(host, named)]
+    return (policy.LOCK, *map(policy.leftover, patterns)) if host in named_hosts(inventory) else ()
 
 
 def tenants(inventory: Inventory) -> tuple[str, tuple[str, ...]]:

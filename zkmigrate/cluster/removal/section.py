@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from zkmigrate.cluster.reassign.section import Pace, PacedInventory
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.inventory.types import RemotePath
+from zkmigrate.runbook.model import policy
 
 
 class Exclusion(StrEnum):
@@ -112,6 +113,18 @@ def policed(inventory: Inventory) -> tuple[str, ...]:
 def stoppable_alone(inventory: Inventory) -> tuple[str, ...]:
     """Return the hosts of the brokers to stop; none if a policy file needs zkm-host on all hosts."""
     return () if policed(inventory) else stoppable(inventory)
+
+
+def host_policy(inventory: Inventory, host: str) -> tuple[str, ...]:
+    """Return what zkm-host may change on a host: our policy's file, and the service of a broker to stop."""
+    file, kafka = removal(inventory).policy_file, inventory.kafka
+    writes = (policy.put(file, "root:root"),) if file and host in policed(inventory) else ()
+    stops = (
+        policy.service(kafka.service.unit, ("stop", "start"), kafka.commands(host))
+        if host in stoppable(inventory)
+        else ()
+    )
+    return (policy.LOCK, *writes, *stops) if writes or stops else ()
 
 
 def removed(inventory: Inventory) -> tuple[int, ...]:

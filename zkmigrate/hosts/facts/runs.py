@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkmigrate.hosts.zkm_host import INSTALLED_PATH, STATE_DIR
+from zkmigrate.hosts.zkm_host import INSTALLED_PATH, STATE_DIR, policy_path
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import few
 from zkmigrate.runbook.model.look import Look
@@ -51,10 +51,11 @@ def own_program(look: Look, host: str, run: str) -> Reading[bytes]:
         return program
     others: list[str] = []
     for other in states.value:
-        operations = look.listing(host, f"{STATE_DIR}/{other}/ops")
-        if isinstance(operations, Unknown):
-            return operations
-        if isinstance(operations, Seen):
+        there = look.listing(host, f"{STATE_DIR}/{other}/ops"), look.file(host, policy_path(other))
+        for reading in there:
+            if isinstance(reading, Unknown):
+                return reading
+        if any(isinstance(reading, Seen) for reading in there):
             others.append(other)
     return StaysForOthers(f"zkm-host stays installed for {few(others)}") if others else program
 
@@ -66,6 +67,21 @@ def _states(look: Look, host: str) -> Seen[tuple[str, ...]] | Unknown:
         return listing
     entries = listing.value if isinstance(listing, Seen) else ()
     return Seen(tuple(sorted(entry.name for entry in entries if entry.kind == "d")))
+
+
+def policies(look: Look, host: str) -> Reading[tuple[bytes, ...]]:
+    """Return the content of every run's policy on the host. zkm-host allows what one of them allows."""
+    states = _states(look, host)
+    if not isinstance(states, Seen):
+        return states
+    found: list[bytes] = []
+    for run in states.value:
+        policy = look.file(host, policy_path(run))
+        if isinstance(policy, Unknown):
+            return policy
+        if isinstance(policy, Seen):
+            found.append(policy.value)
+    return Seen(tuple(found))
 
 
 def stays_for(program: Reading[bytes]) -> str:

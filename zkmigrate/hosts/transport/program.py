@@ -21,6 +21,7 @@ from zkmigrate.hosts.zkm_host import INSTALLED_PATH, SUDOERS_PATH
 from zkmigrate.runbook.model.fact import Cause
 
 _SIZE_LIMIT = 1 << 20
+_AS_ROOT = ("sudo", "-n", "install", "-o", "root", "-g", "root")
 
 
 @dataclass(frozen=True)
@@ -85,19 +86,24 @@ class Program:
         argv = ["sudo", "-n", "sh", "-s", "--", "--run", self._run_id, *words]
         return self._transport.exec(host, argv, self._content, deadline_s)
 
-    def install(self, host: str) -> str:
-        """Install program and sudoers file, each atomically, and return a text that says what was done.
+    def install(self, host: str, path: str, policy: str) -> str:
+        """Install policy, program and sudoers file, each atomically, and return a text about it.
 
-        The installation can be repeated without harm. visudo checks the sudoers file first. Raises
-        TransportError.
+        path, policy: path and content of the run's policy. It comes first, so the program is never there
+        without it. The installation can be repeated without harm. visudo checks the sudoers file first.
+        Raises TransportError.
         """
         folder = self._make_folder(host)
         try:
             connection = self._transport.connection(host)
             allowed = self._sudoers(self._transport.user(host)).encode("utf-8")
-            for name, content in (("program", self._content), ("sudoers", allowed)):
+            files = (("program", self._content), ("sudoers", allowed), ("policy", policy.encode("utf-8")))
+            for name, content in files:
                 connection.write_file(f"{folder}/{name}", content, 0o600, self._transport.file_s)
             self._run(host, "sudo", "-n", "visudo", "-cqf", f"{folder}/sudoers")
+            folders = [path.rsplit("/", parts)[0] for parts in (2, 1)]
+            self._run(host, *_AS_ROOT, "-d", "-m", "0700", "--", *folders)
+            self._move_into_place(host, f"{folder}/policy", "0600", path)
             self._move_into_place(host, f"{folder}/program", "0755", self.paths.program)
             self._move_into_place(host, f"{folder}/sudoers", "0440", self.paths.sudoers)
         except OSError as error:
@@ -113,7 +119,7 @@ class Program:
                 "failed",
                 f"{self.paths.program} differs from what was written; another program changes it",
             )
-        return f"installed {self.paths.program} and {self.paths.sudoers}"
+        return f"installed {self.paths.program}, {self.paths.sudoers} and {path}"
 
     def uninstall(self, host: str, operation: str, fencing: int, deadline_s: float = 60.0) -> Output:
         """Run the program's verb ``uninstall``, unless the program is not installed any more.
@@ -149,7 +155,7 @@ class Program:
     def _move_into_place(self, host: str, source: str, mode: str, target: str) -> None:
         # sudo ignores a name with a dot, so it does not read a half-written file (sudoers(5), #includedir).
         staged = f"{target}.zkm-new"
-        self._run(host, "sudo", "-n", "install", "-o", "root", "-g", "root", "-m", mode, "--", source, staged)
+        self._run(host, *_AS_ROOT, "-m", mode, "--", source, staged)
         self._run(host, "sudo", "-n", "mv", "-fT", "--", staged, target)
 
     def _run(self, host: str, *argv: str) -> Output:

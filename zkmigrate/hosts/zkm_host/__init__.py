@@ -1,7 +1,7 @@
 """Provide zkm-host, a POSIX sh program and the only program that changes a host.
 
-An account that may run it with sudo is equivalent to root: ``put`` writes any file, and the caller supplies
-the commands of a service.
+What it may change for a run is fixed when it is installed (:mod:`zkmigrate.runbook.model.policy`). It reads
+any file, so an account that may run it with sudo reads what root reads.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ SUDOERS_PATH = "/etc/sudoers.d/zkmigrate"
 STATE_DIR = "/var/lib/zkmigrate"
 """The directory of zkm-host's state on a host: the lock, and one directory for each run."""
 
+POLICY_NAME = "policy"
+"""The name of a run's policy in its directory on a host."""
+
 ASK_GUARD = f"[ ! -x {INSTALLED_PATH} ] || {INSTALLED_PATH} guard || exit 1"
 """A shell command for the inventory's start commands: it fails if ZooKeeper must not start on the host."""
 
@@ -21,6 +24,11 @@ ASK_GUARD = f"[ ! -x {INSTALLED_PATH} ] || {INSTALLED_PATH} guard || exit 1"
 def run_dir(run: str) -> str:
     """Return the directory of a run on a host."""
     return f"{STATE_DIR}/{run}"
+
+
+def policy_path(run: str) -> str:
+    """Return the path of a run's policy on a host (:mod:`zkmigrate.runbook.model.policy`)."""
+    return f"{run_dir(run)}/{POLICY_NAME}"
 
 
 def program() -> bytes:
@@ -32,7 +40,7 @@ def program() -> bytes:
 
 
 def sudoers(user: str) -> str:
-    """Return a sudoers file that lets ``user`` run the installed program as root, which equals full sudo.
+    """Return a sudoers file that lets ``user`` run the installed program as root.
 
     Raises ValueError unless ``user`` is a plain account name: many other characters have a meaning in
     sudoers.

@@ -1,4 +1,5 @@
-"""What: install zkm-host, the one program that acts on a host, on dest hosts and the members' hosts.
+"""What: install zkm-host, the one program that acts on a host, on dest hosts and the members' hosts. A policy
+beside it names the paths, services and rules that zkm-host may change for this run.
 
 Why now: every later change goes through zkm-host, with an operation id, a before-image and a stored outcome.
 
@@ -8,38 +9,57 @@ Way back: remove zkm-host, its sudoers file and the run's state. A run that keep
 removes the program only from hosts that did not have it before. If a host holds another run's state, the
 program stays for that run.
 
-Proof: the installed file has the digest of the program in this package.
+Proof: the installed file has the digest of the program in this package, and the policy is that of the
+inventory.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
 from zkmigrate.hosts import zkm_host
-from zkmigrate.hosts.facts.runs import own_program, stays_for
+from zkmigrate.hosts.facts.runs import own_program, policies, stays_for
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.move.dependent import AnyDependent, OfDependent, program_hosts
+from zkmigrate.move.dependent import AnyDependent, OfDependent, program_hosts, unit_of
 from zkmigrate.move.facts.dest_status import unanswered
 from zkmigrate.move.facts.records import Installed
+from zkmigrate.move.steps.arm import arm_spec
+from zkmigrate.runbook.model import policy
 from zkmigrate.runbook.model.change import Applied, Changes, InstallProgram, UninstallProgram
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import claim, meanings
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.runbook.model.step_record import known
+from zkmigrate.zookeeper.facts.disk import VERSION_2
+from zkmigrate.zookeeper.facts.members import Members
 
-Programs: TypeAlias = Mapping[str, Reading[bytes]]
-"""Host → the installed program; Absent if it is not installed."""
+PolicyOf: TypeAlias = Callable[[Inventory, str], tuple[str, ...]]
+"""A function from inventory and host to the lines of :mod:`zkmigrate.runbook.model.policy`."""
 
 
-class InstallStep(OfDependent, Step[Programs]):
+@dataclass(frozen=True)
+class InstallFacts:
+    """The installed programs by host; Absent if there is none.
+
+    policies: all policies on each host that has the program of this package; read only going forward.
+    """
+
+    programs: Mapping[str, Reading[bytes]]
+    policies: Mapping[str, Reading[tuple[bytes, ...]]] = field(default_factory=dict)
+
+
+class InstallStep(OfDependent, Step[InstallFacts]):
     """Installs zkm-host, and removes it on the way back.
 
     keep: whether the way back keeps a zkm-host that was on the host before this run. hosts: the hosts to
-    install it on; None means the dest hosts and the members' hosts.
+    install it on; None means the dest hosts and the members' hosts. allows: what zkm-host may change on a
+    host; None means what a move changes there.
     """
 
     id = "install"
@@ -52,16 +72,24 @@ class InstallStep(OfDependent, Step[Programs]):
         *,
         keep: bool = False,
         hosts: Callable[[Inventory], tuple[str, ...]] | None = None,
+        allows: PolicyOf | None = None,
     ) -> None:
         super().__init__(dependent)
         self._keep = keep
         self._hosts = hosts or partial(program_hosts, dependent)
+        self._allows = allows or partial(move_policy, dependent)
 
-    def observe(self, c: Context, look: Look) -> Programs:
-        return look.each(self._hosts(c.inventory), lambda host: _read_program(c, look, host))
+    def observe(self, c: Context, look: Look) -> InstallFacts:
+        programs = look.each(self._hosts(c.inventory), lambda host: _read_program(c, look, host))
+        ours = [h for h, r in programs.items() if isinstance(r, Seen) and r.value == zkm_host.program()]
+        if c.way is Way.BACK:
+            return InstallFacts(programs)
+        return InstallFacts(programs, look.each(ours, lambda host: policies(look, host)))
 
-    def check(self, c: Context, f: Programs) -> Verdict:
-        if unread := unanswered("install.answer", f, Unknown):
+    def check(self, c: Context, facts: InstallFacts) -> Verdict:
+        f = facts.programs
+        unread = unanswered("install.answer", f, Unknown)
+        if unread := unread or unanswered("install.answer", facts.policies, Unknown):
             return Blocked(unread)
         if c.way is Way.BACK:
             installed = tuple(h for h, r in f.items() if not isinstance(r, Absent))
@@ -73,22 +101,55 @@ class InstallStep(OfDependent, Step[Programs]):
             stays = ((h, seen) for h, r in f.items() if (seen := stays_for(r)))
             return Done(tuple(claim("install.gone", sentence, True, target=h, seen=s) for h, s in stays))
         wanted = zkm_host.program()
-        todo = tuple(h for h, r in f.items() if not (isinstance(r, Seen) and r.value == wanted))
+        todo = tuple(h for h, r in f.items() if r != Seen(wanted) or not self._is_allowed(c, facts, h))
         if todo:
             without = tuple(h for h, r in f.items() if isinstance(r, Absent))
             found = Installed(_without(c) if c.begun else without).encode()
             return Ready(todo, record=found if self._keep else {})
         sentence, digest = (
-            "zkm-host on the host is the same as in this package",
+            "zkm-host on the host is the same as in this package, with the policy of this inventory",
             f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}",
         )
         return Done(tuple(claim("install.same", sentence, True, target=h, seen=digest) for h in f))
 
-    def plan(self, c: Context, f: Programs, target: str) -> Changes:
-        return (InstallProgram(target),)
+    def plan(self, c: Context, f: InstallFacts, target: str) -> Changes:
+        return (InstallProgram(target, zkm_host.policy_path(c.run), self._text(c, target)),)
 
-    def undo(self, c: Context, f: Programs, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def _is_allowed(self, c: Context, facts: InstallFacts, host: str) -> bool:
+        """Return whether a policy on the host allows what this run may change, and no more."""
+        found = facts.policies.get(host)
+        return isinstance(found, Seen) and self._text(c, host).encode() in found.value
+
+    def _text(self, c: Context, host: str) -> str:
+        return policy.text(self._allows(c.inventory, host))
+
+    def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (UninstallProgram(target),)
+
+
+def move_policy(dependent: AnyDependent, inventory: Inventory, host: str) -> tuple[str, ...]:
+    """Return what zkm-host may change on a host for a move or a return; nothing on any other host."""
+    lines: list[str] = []
+    if host in inventory.dest_names:
+        dest = inventory.dest
+        owner = f"{dest.user}:{dest.group}"
+        written = [f"{directory}/{VERSION_2}" for directory in (dest.data_dir, dest.txn_dir)]
+        written += [f"{dest.config}.dynamic*", f"{dest.config}.bak"]
+        lines += [
+            policy.LOCK,
+            policy.WINDOW,
+            *(policy.put(path, owner) for path in (f"{dest.data_dir}/myid", dest.config)),
+            *map(policy.move_aside, written),
+            *policy.service(dest.service.unit, ("start", "stop", "restart", "kill"), dest.commands),
+        ]
+        with suppress(IndexError):  # ARM blocks a host without a numeric address
+            lines += policy.arm(arm_spec(inventory, False, Members(())))
+    for member in dependent.members(inventory):
+        if member.name == host:
+            unit, commands = unit_of(dependent, inventory, member)
+            lines += [policy.LOCK, policy.rewrite(dependent.config(inventory))]
+            lines += policy.service(unit, ("start", "stop", "restart", "reload"), commands)
+    return tuple(dict.fromkeys(lines))
 
 
 def _read_program(c: Context, look: Look, host: str) -> Reading[bytes]:
@@ -106,8 +167,9 @@ def _without(c: Context) -> tuple[str, ...]:
 
 MEANINGS = meanings(
     """
-    install.same: zkm-host on the host is not the same as in this package. Cause: The install failed, or
-    somebody replaced the file. To do: Resume, which installs zkm-host again. Find out who changes the file.
+    install.same: zkm-host or its policy on the host is not the one of this package and inventory. Cause: The
+    install failed, or somebody replaced a file. To do: Resume, which installs both again. Find out who
+    changes the file.
 
     install.gone: Files or rules of the run remain on the host. Cause: zkm-host did not remove them. To do:
     Resume, which removes them.

@@ -259,7 +259,7 @@ class ChannelApply:
                 )
             return Outcome(*alter(change))
         if isinstance(change, InstallProgram):
-            return Outcome(0, self._program.install(change.host))
+            return Outcome(0, self._program.install(change.host, change.path, change.policy))
         if isinstance(change, UninstallProgram):
             self._channels.forget(change.host)
             done = self._program.uninstall(change.host, operation, fencing, change.answer_s)

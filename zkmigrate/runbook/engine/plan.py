@@ -257,7 +257,8 @@ def command(change: Change) -> str:
     command of the cluster's own tool. Long content is replaced by the name of the file that would hold it.
     """
     if isinstance(change, InstallProgram):
-        return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
+        install = "sudo install -D -o root -g root -m"
+        return f"{install} 0600 POLICY {change.path} && {install} 0755 zkm-host {zkm_host.INSTALLED_PATH}"
     if change.command or isinstance(change, ClusterChange):
         return change.command
     words = [*change.arguments()]
@@ -293,6 +294,8 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
                     ("  (if ssh.config names another User for the host, that user)",)
                     * bool(inventory.ssh.config)
                 ),
+                f"POLICY becomes {change.path} (root, mode 0600) and holds all that zkm-host may change:",
+                *(f"  {line}" for line in change.policy.splitlines()),
             )
         case Arm():
             return (

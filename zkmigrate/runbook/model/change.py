@@ -138,12 +138,17 @@ class ClusterChange:
 
 @dataclass(frozen=True)
 class InstallProgram(HostChange):
-    """Install zkm-host and its sudoers file; the only change that does not go through zkm-host."""
+    """Install zkm-host, its sudoers file and the run's policy; the only change that zkm-host does not make.
+
+    path, policy: path and content of the file that says what zkm-host may change for this run.
+    """
 
     host: str
+    path: str = ""
+    policy: str = ""
     verb = "install"
     expect = ""
-    words = "install zkm-host and the sudoers file that allows it"
+    words = "install zkm-host, the sudoers file that allows it, and the policy that limits it"
 
 
 @dataclass(frozen=True)

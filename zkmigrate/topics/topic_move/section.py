@@ -17,6 +17,7 @@ from zkmigrate.inventory.checks import HostList
 from zkmigrate.inventory.inventory import GatewayProgram, Inventory, local_path
 from zkmigrate.inventory.login import KafkaClient, with_local_paths
 from zkmigrate.inventory.types import Address, Command, LocalPath, Name, RemotePath, Topic, Unit
+from zkmigrate.runbook.model import policy
 from zkmigrate.topics.gateway.order import GATEWAY
 from zkmigrate.topics.mirror.questions import ClusterAt
 
@@ -229,6 +230,18 @@ def cluster(inventory: Inventory, name: str) -> Cluster:
 
 def mirror_hosts(inventory: Inventory) -> tuple[str, ...]:
     return tuple(host.name for host in move_of(inventory).mirrors.hosts)
+
+
+def mirror_policy(inventory: Inventory, host: str) -> tuple[str, ...]:
+    """Return what zkm-host may change on a mirror host: the copiers' two services."""
+    if host not in mirror_hosts(inventory):
+        return ()
+    move = move_of(inventory).topic_move
+    units = (cluster(inventory, name).mirror for name in (move.target, move.source))
+    return (
+        policy.LOCK,
+        *(line for unit in units for line in policy.service(unit, ("start", "stop", "enable", "disable"))),
+    )
 
 
 def gateway_hosts(inventory: Inventory) -> tuple[str, ...]:

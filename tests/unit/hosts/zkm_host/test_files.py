@@ -429,6 +429,7 @@ def test_listing_a_directory_a_file_and_nothing(host: Host, tmp_path: Path) -> N
 
 def test_serve_answers_each_request_and_survives_bad_ones(host: Host, tmp_path: Path) -> None:
     digest = hashlib.sha256(b"x").hexdigest()
+    host.allow(f"put {tmp_path}/f 0644 root:root")
     requests = [
         f"1 put w {tmp_path}/f 0644 root:root {digest} {encode('x')}",
         f"2 sha {tmp_path}/f",

@@ -10,7 +10,9 @@ from tests.unit.move.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.runs import StaysForOthers
 from zkmigrate.move.dependents.kafka import KAFKA
-from zkmigrate.move.steps.install import InstallStep
+from zkmigrate.move.steps.install import InstallFacts, InstallStep, move_policy
+from zkmigrate.runbook.model import policy
+from zkmigrate.runbook.model.change import InstallProgram
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.step import Done, Ready, Verdict, Way
 
@@ -20,7 +22,17 @@ GONE: Reading[bytes] = Absent("zkm-host")
 
 
 def installed(way: Way = Way.FORWARD, all_hosts: Reading[bytes] = THERE, **one: Reading[bytes]) -> Verdict:
-    return InstallStep(KAFKA).check(context(way=way), {**dict.fromkeys(HOSTS, all_hosts), **one})
+    return InstallStep(KAFKA).check(context(way=way), facts({**dict.fromkeys(HOSTS, all_hosts), **one}))
+
+
+def policy_of(host: str) -> Seen[tuple[bytes, ...]]:
+    """The policy that belongs on a host, beside another run's."""
+    return Seen((b"lock\n", policy.text(move_policy(KAFKA, context().inventory, host)).encode()))
+
+
+def facts(programs: dict[str, Reading[bytes]], **policies: Reading[tuple[bytes, ...]]) -> InstallFacts:
+    """These programs, and the right policy on every host but for these."""
+    return InstallFacts(programs, {host: policy_of(host) for host in programs} | policies)
 
 
 def test_the_same_program_on_every_host_is_installed() -> None:
@@ -32,6 +44,24 @@ def test_the_same_program_on_every_host_is_installed() -> None:
 )
 def test_a_host_with_another_program_or_none_gets_it(other: Reading[bytes]) -> None:
     assert installed(broker2=other) == Ready(("broker2",))
+
+
+@pytest.mark.parametrize("other", [(), (b"",), (b"lock\n",)], ids=["none", "empty", "another"])
+def test_a_host_with_another_policy_or_none_gets_that_of_the_inventory(other: tuple[bytes, ...]) -> None:
+    there = facts(dict.fromkeys(HOSTS, THERE), dest2=Seen(other))
+    assert InstallStep(KAFKA).check(context(), there) == Ready(("dest2",))
+    [change] = InstallStep(KAFKA).plan(context(), there, "dest2")
+    assert isinstance(change, InstallProgram)
+    assert change.path == zkm_host.policy_path(context().run)
+    assert change.policy.encode() == policy_of("dest2").value[1]
+    silent = facts(dict.fromkeys(HOSTS, THERE), dest2=SILENT)
+    assert stopped_by(InstallStep(KAFKA).check(context(), silent)) == [("install.answer", "dest2")]
+
+
+def test_a_host_that_is_only_read_may_change_nothing() -> None:
+    inventory = context().inventory
+    assert move_policy(KAFKA, inventory, inventory.source_names[0]) == ()
+    assert "window" not in move_policy(KAFKA, inventory, "broker1")
 
 
 def test_a_host_that_does_not_tell_blocks_both_ways() -> None:
@@ -53,14 +83,14 @@ def test_going_back_it_is_told_for_which_run_the_program_stays() -> None:
 
 
 def test_a_run_that_keeps_what_it_finds_removes_only_what_it_brought() -> None:
-    facts = {**dict.fromkeys(HOSTS, THERE), "broker2": GONE, "broker3": Seen(b"older")}
+    found = {**dict.fromkeys(HOSTS, THERE), "broker2": GONE, "broker3": Seen(b"older")}
     step = InstallStep(KAFKA, keep=True)
-    fresh = step.check(context(), facts)
+    fresh = step.check(context(), facts(found))
     assert fresh == Ready(("broker2", "broker3"), record={"without": ["broker2"]})
-    everywhere = dict.fromkeys(HOSTS, THERE)
+    everywhere = facts(dict.fromkeys(HOSTS, THERE))
     back = context(way=Way.BACK, install={"without": ["broker2"]})
     assert step.check(back, everywhere) == Ready(("broker2",))
     assert well(step.check(context(way=Way.BACK), everywhere))
     again = replace(context(install={"without": ["broker2"]}), begun=True)
-    half = {**dict.fromkeys(HOSTS, THERE), "broker3": Seen(b"older")}
+    half = facts({**dict.fromkeys(HOSTS, THERE), "broker3": Seen(b"older")})
     assert step.check(again, half) == Ready(("broker3",), record={"without": ["broker2"]})

@@ -316,6 +316,9 @@ class RealHosts:
 
 def test_the_real_program_keeps_this_lock(tmp_path: Path) -> None:
     world = RealHosts(tmp_path)
+    for host in HOSTS:
+        (tmp_path / host / "lock-1").mkdir(parents=True)
+        (tmp_path / host / "lock-1" / "policy").write_text("lock\n")
     first = HostLock(HOSTS, "anna@op", world.ask, 1, beat_s=60.0)
     assert first.fencing("join", Way.FORWARD) == 1
     second = HostLock(HOSTS, "bert@op", world.ask, 2, beat_s=60.0)

@@ -79,6 +79,7 @@ class Parts:
         self.program = Program(self.transport, "r1", zkm_host.program(), zkm_host.sudoers, paths)
         self.channels = Channels(self.transport, "r1", "steps", speaker(paths.program))
         self.look = Observe(inventory, self.transport, self.program, self.channels)
+        self.policy = str(sshd.folder / "state" / "r1" / "policy"), "lock\n"
 
     def close(self) -> None:
         self.look.close()
@@ -254,7 +255,7 @@ def test_a_verb_that_is_refused_is_unknown_with_its_words(parts: Parts) -> None:
         reading = parts.look.zkm("d1", "read", "not-absolute", "0", "1")
         assert cause(reading) == "failed"
         assert "exit 2" in str(reading)
-        parts.program.install("d1")
+        parts.program.install("d1", *parts.policy)
 
 
 def test_sudo_that_is_refused_is_denied(parts: Parts, sshd: Sshd) -> None:
@@ -281,7 +282,7 @@ def test_without_sudo_a_file_is_read_as_the_account_may(parts: Parts, sshd: Sshd
 
 def test_a_program_that_was_removed_meanwhile_is_streamed_again(parts: Parts, sshd: Sshd) -> None:
     """As `finalize` does while a watch goes on: what was installed once is not taken for installed."""
-    assert parts.program.install("d1").startswith("installed ")
+    assert parts.program.install("d1", *parts.policy).startswith("installed ")
     assert isinstance(parts.look.zkm("d1", "status"), Seen)
     parts.channels.close()
     Path(parts.program.paths.program).unlink()
@@ -522,8 +523,12 @@ def test_a_change_goes_over_the_channel_and_back(parts: Parts, tmp_path: Path) -
     target = tmp_path / "conf"
     target.write_text("before\n")
     owner = f"{target.owner()}:{target.group()}"
-    assert apply(InstallProgram("d1"), "install.d1.1.1", 0).rc == 0
+    path = parts.policy[0]
+    assert apply(InstallProgram("d1", path, f"lock\nrewrite {target}\n"), "install.d1.1.1", 0).rc == 0
     put = PutFile("d1", str(target), b"after\n", owner)
+    other = PutFile("d1", f"{target}.other", b"after\n", owner)
+    assert "does not allow" in (refused := apply(other, "join.d1.0.1", 1)).output
+    assert refused.rc == 3
     assert apply(put, "join.d1.1.1", 1).rc == 0
     assert target.read_text() == "after\n"
     assert apply(Restore("d1", "join.d1.1.1", str(target)), "join.d1.2.1", 1).rc == 0
