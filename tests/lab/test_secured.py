@@ -95,7 +95,7 @@ def join(lab: Lab, settings: dict[str, str]) -> None:
     """Start dest as observers of source, with the settings of the inventory."""
     source, dest = lab.role(Role.SOURCE), lab.role(Role.DEST)
     lines = [f"{key}={value}" for key, value in settings.items()]
-    lines += [f"dataDir={ZOOKEEPER_DATA}", "peerType=observer"]
+    lines += [f"secureClientPort={SECURE_PORT}", f"dataDir={ZOOKEEPER_DATA}", "peerType=observer"]
     lines += [f"server.{host.myid}={host.address}:2888:3888" for host in source]
     lines += [f"server.{host.myid}={host.address}:2888:3888:observer" for host in dest]
     for host in dest:

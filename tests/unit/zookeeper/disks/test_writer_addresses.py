@@ -87,6 +87,13 @@ def test_each_session_with_what_it_changed_and_when() -> None:
     assert (by_session[OLD].timeout_ms, by_session[OLD].ended_ms) == (None, None)
 
 
+def test_who_set_a_quota_of_the_chroot_is_told_with_the_whole_path() -> None:
+    limits = "/zookeeper/quota/kafka/zookeeper_limits"
+    log = [create(1, TOOL, HOUR, limits), create(2, TOOL, HOUR, limits.replace("kafka", "solr"))]
+    seen = writers(BytesDirectory({"log.1": log_from(log)}), chroot=Chroot("/kafka"))
+    assert [(one.session, one.places) for one in seen.writers] == [(TOOL, {limits: 1})]
+
+
 def test_the_last_hours_count_back_from_the_newest_transaction() -> None:
     seen = found(1 * HOUR)
     assert {one.session: one.changes for one in seen.writers} == {BROKER: 1, OLD: 1}
