@@ -56,6 +56,7 @@ from zkmigrate.topics.topic_move.set_rules import (
     other_groups,
     staged_elsewhere,
     superusers,
+    users,
 )
 from zkmigrate.topics.topic_move.units import UnitTopics, check_units, read_unit_topics
 
@@ -140,6 +141,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     yield from client_findings(f.gateways)
     yield from check_outcomes(f.gateways, Severity.WARN)
     yield from check_restarts(f.gateways)
+    yield users(f.gateways, move.target)
     yield from app_topics(f.gateways, topics)
     yield from other_apps(f.gateways, topics, move.source)
     if isinstance(f.survey, Seen):

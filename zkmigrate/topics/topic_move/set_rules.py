@@ -117,6 +117,22 @@ def superusers(found: Gateways, sides: Collection[str]) -> Finding:
     )
 
 
+def users(found: Gateways, target: str) -> Finding:
+    """Check that target knows the users as whom the set's clients log in.
+
+    Nobody but target's brokers can check a password, so the result is unknown if clients log in.
+    """
+    names = sorted({one for app in found.at.values() for one in app.table("principals")})
+    return claim(
+        "switch.users",
+        f"{target} knows the users as whom clients of the set log in",
+        None if names else True,
+        seen=few(names) or "no client of the set logs in with SASL",
+        needed=f"the same users with the same passwords on {target}, where clients log in after the switch",
+        severity=Severity.WARN,
+    )
+
+
 def staged_elsewhere(found: Gateways, target: str) -> Iterator[Finding]:
     """Yield a finding for each application whose staged route leads to a cluster other than target."""
     for (host, name), app in found.at.items():
@@ -169,6 +185,10 @@ MEANINGS = meanings(
     Kafka does not show which accounts it names. To do: Check super.users in the brokers' files. If it names
     the application's account, give the application another account, or allow only gateways to connect to the
     brokers.
+
+    switch.users: Clients of the set log in, and zkmigrate cannot check whether target accepts them. Cause:
+    Each cluster has users of its own; delegation tokens belong to one cluster. To do: Log in to target with
+    each user's own settings before the switch, for example with kafka-topics.sh --list.
 
     switch.staged: A route to a third cluster is staged. Cause: Another run is active, or an earlier one was
     aborted. To do: Check whether another run is active. If not, continue: the run stages its own route.

@@ -378,6 +378,14 @@ def test_h21_whether_an_application_is_a_super_user_is_unknown_where_there_are_s
         assert warned(looks(**there), "switch.superusers").held is Held.YES
 
 
+def test_who_logs_in_is_named_because_target_must_know_the_same_users() -> None:
+    here = replace(clients(seen={**CLIENTS, "principals": {"shop": 3}}), brokers={})
+    found = warned(looks(gateways=here), "switch.users")
+    assert (found.held, found.seen) == (Held.UNKNOWN, "shop")
+    assert found.needed.startswith("the same users with the same passwords on new")
+    assert warned(looks(gateways=replace(HERE, brokers={})), "switch.users").held is Held.YES
+
+
 def test_h21_a_client_that_does_not_tell_its_release_is_a_warning() -> None:
     verdict = looks(gateways=clients(seen={**CLIENTS, "answered": {"API_VERSIONS": 2}}))
     assert isinstance(verdict, Done)
