@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from zkmigrate import java_properties
 from zkmigrate.hosts.facts.status import HostFacts
 from zkmigrate.inventory.inventory import Service
 from zkmigrate.kafka.facts.broker import jars_on, unit_programs
@@ -130,6 +131,23 @@ def hidden_flags(
 ) -> dict[str, Reading[Mapping[str, str]]]:
     """Return hosts' JVM flags without their secrets."""
     return {h: Seen(without_secrets(one.value)) if isinstance(one, Seen) else one for h, one in flags.items()}
+
+
+def hidden_file(reading: Reading[bytes]) -> Reading[bytes]:
+    """Return a properties file without its secrets; lines keep their numbers."""
+    if not isinstance(reading, Seen):
+        return reading
+    text = reading.value.decode(java_properties.ENCODING)
+    found, at = "", 0
+    try:
+        for entry in java_properties.entries(text):
+            if is_secret(entry.key):
+                lines = "\n" * len(text[entry.start : entry.end].splitlines()[1:])
+                found += f"{text[at : entry.start]}{entry.key}={keyed_digest(entry.value)}{lines}"
+                at = entry.end
+    except java_properties.PropertiesError:
+        return Unknown("garbled", "Java would refuse the file")
+    return Seen((found + text[at:]).encode(java_properties.ENCODING, "replace"))
 
 
 def jars_release(

@@ -29,7 +29,14 @@ from zkmigrate.move.facts.connections import (
 )
 from zkmigrate.move.facts.dest import DataState, data_state
 from zkmigrate.move.facts.own_commands import OwnCommands, own_commands
-from zkmigrate.move.facts.secured import Secured, hidden_config, hidden_flags, jars_release, of_server
+from zkmigrate.move.facts.secured import (
+    Secured,
+    hidden_config,
+    hidden_file,
+    hidden_flags,
+    jars_release,
+    of_server,
+)
 from zkmigrate.move.facts.sessions import Homes, Sessions, dumps_of, homes, sessions_of
 from zkmigrate.move.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
@@ -184,8 +191,7 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
         common = replace(common, dest=dest_view(inventory, look), foreign=strangers)
     common = _as_configured(c, look, common, gate)
     if gate == "preflight":
-        common = _before_anything(c, look, common)
-        return replace(common, of_dependent=dependent.evidence(c, look, common, gate))
+        return _whole(c, look, _before_anything(c, look, common), gate)
     owners = common.sessions.value.owners if isinstance(common.sessions, Seen) else {}
     at_dest = {host: cons[host] for host in joined}
     at_source = {host: cons[host] for host in inventory.source_names}
@@ -197,7 +203,13 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
         identities=look.each(joined, lambda host: dependent.identity_seen(inventory, look, host)),
         clients=source_clients(inventory, dependent, look, cons) if gate == "cutover" else None,
     )
-    return replace(common, of_dependent=dependent.evidence(c, look, common, gate))
+    return _whole(c, look, common, gate)
+
+
+def _whole(c: Context, look: Look, common: Evidence, gate: str) -> Evidence:
+    """Add the dependent's evidence, which needs its members' files as they are. Then hide their secrets."""
+    own = common.dependent.evidence(c, look, common, gate)
+    return replace(common, of_dependent=own, files={h: hidden_file(one) for h, one in common.files.items()})
 
 
 def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evidence:

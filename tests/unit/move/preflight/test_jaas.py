@@ -17,6 +17,8 @@ from tests.unit.secured_world import (
     secured,
     secured_context,
 )
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.preflight.evidence import gather
 from zkmigrate.runbook.model.fact import Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held
 
@@ -155,3 +157,8 @@ def test_a_secret_that_dest_settings_lack_is_named_without_its_value() -> None:
     world.files["dest1", ZOO_CFG] = Seen(b"ssl.keyStore.password=canary-store\n")
     told = found(world)["dest.present-config", "dest1"]
     assert (told.held, told.seen) == (Held.NO, "ssl.keyStore.password")
+
+
+@pytest.mark.parametrize("gate", ["preflight", "roll", "cutover"])
+def test_the_evidence_holds_no_secret_of_a_host(gate: str) -> None:
+    assert "canary" not in repr(gather(secured_context(), KAFKA, secured(), gate))
