@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from zkmigrate import java_properties
+from zkmigrate.hosts.facts.properties import flags_of
 from zkmigrate.hosts.facts.status import HostFacts
 from zkmigrate.inventory.inventory import Service
 from zkmigrate.kafka.facts.broker import jars_on, unit_programs
@@ -131,6 +132,13 @@ def hidden_flags(
 ) -> dict[str, Reading[Mapping[str, str]]]:
     """Return hosts' JVM flags without their secrets."""
     return {h: Seen(without_secrets(one.value)) if isinstance(one, Seen) else one for h, one in flags.items()}
+
+
+def with_unit(flags: Reading[Mapping[str, str]], facts: Reading[HostFacts]) -> Reading[Mapping[str, str]]:
+    """Return JVM flags with those in a unit's ``Environment=``, which a file of flags may override."""
+    if not isinstance(flags, Seen) or not isinstance(facts, Seen):
+        return flags
+    return Seen({**flags_of(facts.value.unit.get("Environment", "")), **flags.value})
 
 
 def hidden_file(reading: Reading[bytes]) -> Reading[bytes]:

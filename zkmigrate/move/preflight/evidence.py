@@ -36,6 +36,7 @@ from zkmigrate.move.facts.secured import (
     hidden_flags,
     jars_release,
     of_server,
+    with_unit,
 )
 from zkmigrate.move.facts.sessions import Homes, Sessions, dumps_of, homes, sessions_of
 from zkmigrate.move.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
@@ -240,7 +241,8 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     flags = {host: _true(file, running.get(host)) for host, file in (source_flags | dest_flags).items()}
     at_dest = ZooConfig({**dest.settings, **{k: str(port) for k, port in dest.ports.settings.items()}}, {})
     configs = source_config | dict.fromkeys(dests, Seen(at_dest))
-    secured = look.each(configs, lambda host: of_server(look, host, configs[host], flags[host]))
+    given = flags | {host: with_unit(flags[host], offers[host][0]) for host in dests}
+    secured = look.each(configs, lambda host: of_server(look, host, configs[host], given[host]))
 
     def release(host: str) -> Reading[tuple[int, ...]]:
         if common.joined:

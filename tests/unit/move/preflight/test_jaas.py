@@ -162,3 +162,13 @@ def test_a_secret_that_dest_settings_lack_is_named_without_its_value() -> None:
 @pytest.mark.parametrize("gate", ["preflight", "roll", "cutover"])
 def test_the_evidence_holds_no_secret_of_a_host(gate: str) -> None:
     assert "canary" not in repr(gather(secured_context(), KAFKA, secured(), gate))
+
+
+def test_a_drop_in_of_the_unit_may_name_the_file() -> None:
+    world = secured()
+    facts = world.programs["dest1", "facts"]
+    assert isinstance(facts, Seen)
+    world.files["dest1", JAVA_ENV] = Seen(b'JVMFLAGS="-Xmx256m"\n')
+    given = f'unit.Environment=A=b "SERVER_JVMFLAGS=-Djava.security.auth.login.config={JAAS} -Dc=d"\n'
+    world.programs["dest1", "facts"] = Seen(facts.value + given)
+    assert found(world)["dest.jaas", "dest1"].held is Held.YES
