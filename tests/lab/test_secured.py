@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +18,28 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionClosedError, NoAuthError
 from ruamel.yaml import YAML
 
-from tests.lab.dest_hosts import write
+from tests.lab import tool
+from tests.lab.sessions import lost_since
 from zkmigrate.inventory.inventory import load
 from zkmigrate.lab import canary_topic, readiness
 from zkmigrate.lab.baseline import baseline
+from zkmigrate.lab.credentials import TENANT
+from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.kafka_login import PLAINTEXT
 from zkmigrate.lab.kafka_metadata import metadata_problem
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.load.config import MOVE_KINDS
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.login import Login
-from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA
 from zkmigrate.lab.spec import SECURE_PORT, Role
 from zkmigrate.lab.wait import wait_until
 
 pytestmark = pytest.mark.lab
 
 KINDS = "quorum-sasl,quorum-tls,sasl,tls,acl,kafka-tls,kafka-sasl,kafka-acl"
+RUN = "secured"
 VERSIONS = ("--source", "3.8.4", "--dest", "3.9.5", "--kafka", "3.9.1")
+SESSIONS = ("--session-timeout-ms", "60000", "--tick-time-ms", "3000")
 TOPICS = "/kafka/brokers/topics"
 CLAIMS = (
     "lost",
@@ -56,7 +59,7 @@ def verb(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    made = verb("up", "--security", KINDS, *VERSIONS)
+    made = verb("up", "--security", KINDS, *VERSIONS, *SESSIONS)
     try:
         yield Lab.load(made)
     finally:
@@ -91,38 +94,50 @@ def connected(login: Login, address: str) -> Iterator[KazooClient]:
         client.close()
 
 
-def join(lab: Lab, settings: dict[str, str]) -> None:
-    """Start dest as observers of source, with the settings of the inventory."""
-    source, dest = lab.role(Role.SOURCE), lab.role(Role.DEST)
-    lines = [f"{key}={value}" for key, value in settings.items()]
-    lines += [f"secureClientPort={SECURE_PORT}", f"dataDir={ZOOKEEPER_DATA}", "peerType=observer"]
-    lines += [f"server.{host.myid}={host.address}:2888:3888" for host in source]
-    lines += [f"server.{host.myid}={host.address}:2888:3888:observer" for host in dest]
-    for host in dest:
-        write(lab, host.name, f"{ZOOKEEPER_DATA}/myid", "0644", f"{host.myid}\n")
-        write(lab, host.name, ZOO_CFG, "0644", "\n".join(lines) + "\n")
-        lab.exec(host.name, ["systemctl", "start", "zookeeper.service"])
+@dataclass
+class Night:
+    """The secured lab with the operator's directory: the move, and what it must keep."""
 
-    def missing() -> str | None:
-        modes = lab.zookeeper_modes(lab.names(Role.DEST))
-        return None if set(modes.values()) == {"observer"} else str(modes)
+    lab: Lab
+    directory: Path
 
-    wait_until("dest observes", missing, 120)
+    def tool(self, verb: str, *options: str) -> str:
+        """Run a verb to its end; all that it said."""
+        process = tool.started(self.lab, self.directory, RUN, verb, *options)
+        said, _ = process.communicate(timeout=600)
+        print(said)
+        assert process.returncode == 0
+        return said
 
 
-def test_brokers_and_load_log_in_and_all_that_was_acknowledged_is_there(
-    lab: Lab, inventory: dict[str, Any], tmp_path: Path
-) -> None:
-    join(lab, inventory["dest"]["settings"])
-    runner = runner_for(lab, tmp_path / "load")
-    runner.start(MOVE_KINDS)
-    runner.wait_flowing(MOVE_KINDS, 120)
-    time.sleep(2)
-    seen = baseline(lab)
-    assert len(seen["sessions"]) >= 3, "the raw clients"
-    assert len(seen["ephemerals"]) == 4, "the brokers and their controller"
-    assert runner.finish() == []
-    verdict = judge(load_history(runner.directory))
+@pytest.fixture(scope="module")
+def night(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Night:
+    directory = tmp_path_factory.mktemp("night")
+    write_inventory(lab, directory / "migration.yml", canary_topic=canary_topic.make(lab))
+    return Night(lab, directory)
+
+
+def test_a_cluster_with_every_kind_of_security_moves(night: Night, tmp_path: Path) -> None:
+    """Nothing is lost, sessions and their owners' rights are kept, and nothing written holds a secret."""
+    lab = night.lab
+    load = runner_for(
+        lab, tmp_path / "load", produce_rate=30.0, metadata_rate=0.5, raw_rate=12.0, tenant_rate=12.0
+    )
+    load.start(("producer", "consumer", "metadata", "tenant"))
+    load.wait_flowing(("producer", "consumer", "tenant"), 120)
+    said = night.tool("run", "--until", "join")
+    load.start(("raw",))
+    load.wait_flowing(("raw",), 120)
+    said += night.tool("resume", "--until", "roll")
+    before = baseline(lab)
+    assert len(before["sessions"]) >= 6, "brokers and raw clients"
+    said += night.tool("resume", "--until", "cutover")
+    load.wait_flowing(("producer", "consumer", "raw"), 120, since_ns=time.monotonic_ns())
+    after = baseline(lab)
+    assert lost_since(before, after) == []
+    assert set(before["sessions"]) <= set(after["sessions"])
+    assert load.finish() == []
+    verdict = judge(load_history(load.directory))
     assert {id: verdict[id].held.value for id in CLAIMS} == dict.fromkeys(CLAIMS, "yes")
     with lab.zookeeper(Role.DEST) as client:
         broker = {
@@ -131,6 +146,13 @@ def test_brokers_and_load_log_in_and_all_that_was_acknowledged_is_there(
         tenant = {acl.id.scheme for acl in client.get_acls("/other/counters/c-1")[0]}
     assert broker == {"sasl:kafka:31", "x509:CN=kafka:31", "world:anyone:1"}
     assert tenant == {"sasl", "x509", "digest"}
+    with connected(lab.login(TENANT), lab.host("dest1").address) as owner:
+        owner.set("/other/counters/c-1", b"0")
+        owner.delete("/other/counters/c-1")
+    bootstrap = f"{lab.host('broker1').address}:9092"
+    with lab.operator():
+        assert metadata_problem(bootstrap, 3, lab.kafka_login()) is None, "a SCRAM user, as before"
+    assert secrets_in(written_by(night, said), lab) == []
 
 
 def test_nobody_gets_in_without_what_the_lab_asks_for(lab: Lab, tmp_path: Path) -> None:
@@ -187,19 +209,50 @@ def test_servers_speak_tls_to_each_other(lab: Lab) -> None:
         assert "Successfully completed the authentication using SASL" in logged
 
 
-def test_secrets_are_in_files_alone(lab: Lab, inventory: dict[str, Any]) -> None:
+def secrets_of(lab: Lab) -> dict[str, bytes]:
+    """Every password, and a line of every private key, by name."""
     folder = Path(lab.login().ca).parent
-    secrets = {path.name: path.read_bytes().strip() for path in folder.glob("*.password")}
-    assert len(secrets) == 6
-    visible = {"the inventory": str(inventory).encode()}
+    found = {path.name: path.read_bytes().strip() for path in folder.glob("*.password")}
+    for path in [*folder.glob("*.key"), *folder.glob("*.pem")]:
+        head, _, key = path.read_bytes().partition(b"PRIVATE KEY-----\n")
+        found |= {f"{path.name}": key.splitlines()[1]} if head and key else {}
+    for host in lab.hosts.values():
+        for path in host.root.glob("etc/*/security/host.pem"):
+            key = path.read_bytes().partition(b"PRIVATE KEY-----\n")[2]
+            found[f"key of {host.name}"] = key.splitlines()[1]
+    return found
+
+
+def written_by(night: Night, said: str) -> dict[str, bytes]:
+    """Everything that the tool wrote: its output, its run's directory, and its files on hosts."""
+    found = {"the output": said.encode()}
+    found |= {str(path): path.read_bytes() for path in night.directory.rglob("*") if path.is_file()}
+    for host in night.lab.hosts.values():
+        records = [path for path in (host.root / "var/lib/zkmigrate").rglob("*") if path.is_file()]
+        found |= {f"{host.name}: {path}": path.read_bytes() for path in records}
+        logged = night.lab.exec(host.name, ["journalctl", "--no-pager", "-o", "cat"]).stdout
+        found[f"log of {host.name}"] = logged.encode()
+    return found | visible_processes()
+
+
+def visible_processes() -> dict[str, bytes]:
+    """Arguments and environment of every process of this machine."""
+    visible = {}
     for process in Path("/proc").glob("[0-9]*"):
         for name in ("cmdline", "environ"):
             try:
                 visible[str(process / name)] = (process / name).read_bytes()
             except OSError:
                 continue  # it has ended
-    for host in lab.hosts.values():
-        visible[host.name] = lab.exec(host.name, ["journalctl", "--no-pager", "-o", "cat"]).stdout.encode()
-    assert [
-        (place, name) for place, text in visible.items() for name, one in secrets.items() if one in text
-    ] == []
+    return visible
+
+
+def secrets_in(places: dict[str, bytes], lab: Lab) -> list[tuple[str, str]]:
+    """Every place with a secret, with the secret's name."""
+    secrets = secrets_of(lab)
+    assert len(secrets) >= 15
+    return [(place, name) for place, text in places.items() for name, one in secrets.items() if one in text]
+
+
+def test_secrets_are_in_files_alone(lab: Lab, inventory: dict[str, Any]) -> None:
+    assert secrets_in({"the inventory": str(inventory).encode(), **visible_processes()}, lab) == []
