@@ -146,7 +146,7 @@ def test_a_cluster_with_every_kind_of_security_moves(night: Night, tmp_path: Pat
         tenant = {acl.id.scheme for acl in client.get_acls("/other/counters/c-1")[0]}
     assert broker == {"sasl:kafka:31", "x509:CN=kafka:31", "world:anyone:1"}
     assert tenant == {"sasl", "x509", "digest"}
-    with connected(lab.login(TENANT), lab.host("dest1").address) as owner:
+    with lab.operator(), connected(lab.login(TENANT), lab.host("dest1").address) as owner:
         owner.set("/other/counters/c-1", b"0")
         owner.delete("/other/counters/c-1")
     bootstrap = f"{lab.host('broker1').address}:9092"
