@@ -179,7 +179,7 @@ def brokers_as_first(night: Night) -> None:
 
 
 def test_killed_in_the_roll_it_resumes_held_and_released_from_a_second_terminal(night: Night) -> None:
-    killed = night.tool("run", "--until", "roll", "--skip", "rehearse", kill=("PutFile", "broker2", 0))
+    killed = night.tool("run", "--until", "roll", "--skip", "rehearse", kill=("EditLine", "broker2", 0))
     assert killed == -signal.SIGKILL
     assert night.second("status", "--offline", "--wait", "roll").returncode == LEFT_WITHOUT_A_WORD
     assert night.second("hold", "--at", "roll.roll", "--why", "look at broker2").returncode == 0

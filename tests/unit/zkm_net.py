@@ -150,6 +150,8 @@ def needed(words: tuple[str, ...]) -> tuple[str, ...]:
     match verb:
         case "put" if len(more) >= 2:
             return ("lock", "window", f"put {at[0]} {more[0]} {more[1]}")
+        case "edit" if at:
+            return ("lock", f"rewrite {at[0]}")
         case "move-aside" if at:
             return ("lock", " ".join(("move-aside", *at, *more)))
         case "service" if more:
@@ -161,7 +163,7 @@ def needed(words: tuple[str, ...]) -> tuple[str, ...]:
             with suppress(ValueError):
                 spec = base64.b64decode(at[0], validate=True).decode()
                 return ("lock", "window", *policy.arm(spec))
-    acts = (*HELD, "put", "move-aside", "service", "arm", "serve")
+    acts = (*HELD, "put", "edit", "move-aside", "service", "arm", "serve")
     return ("lock", "window") if verb in acts and words[2:3] not in (("beat",), ("release",)) else ()
 
 

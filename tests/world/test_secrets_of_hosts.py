@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,28 @@ def test_no_password_of_a_host_is_printed_or_written(
     outputs = [one.output.encode() for one in (plain, told, ran, report)] + [caplog.text.encode()]
     forms = [form for one in PASSWORDS for form in (one.encode(), base64.b64encode(one.encode()))]
     assert [form for form in forms for text in (*written, *outputs) if form in text] == []
+
+
+def test_no_password_in_a_brokers_file_is_written(tmp_path: Path) -> None:
+    """The roll changes one line of the file, there and back, and nobody else gets to see another one."""
+    desk = Desk(tmp_path)
+    path, canary = "/etc/kafka/server.properties", b"listener.password=hidden-word\n"
+    first = {}
+    for host in ("broker1", "broker2", "broker3"):
+        file = desk.world.hosts[host].files[path]
+        first[host] = replace(file, content=canary + file.content)
+        desk.world.hosts[host].files[path] = first[host]
+    ran = desk.call("run", "--yes", "--run-id", "r", "--until", "roll", "--skip", "rehearse")
+    assert ran.exit_code == 0, ran.output
+    moved = [desk.world.hosts[host].files[path].content for host in first]
+    assert moved != [file.content for file in first.values()]
+    assert all(content.startswith(canary) for content in moved)
+    back = desk.call("rollback", "--yes", "--run-id", "r", "--to", "roll")
+    assert back.exit_code == 0, back.output
+    assert [desk.world.hosts[host].files[path].content for host in first] == [
+        file.content for file in first.values()
+    ]
+    written = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    outputs = [one.output.encode() for one in (ran, back)]
+    forms = (b"hidden-word", base64.b64encode(canary)[:16])
+    assert [text for form in forms for text in (*written, *outputs) if form in text] == []

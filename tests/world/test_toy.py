@@ -20,7 +20,7 @@ from zkmigrate.move.facts.sessions import owning_sessions
 from zkmigrate.move.move import dependent_of, move
 from zkmigrate.move.rules.window_estimate import plan_lines
 from zkmigrate.move.steps.roll import RollStep
-from zkmigrate.runbook.model.change import PutFile, SetService
+from zkmigrate.runbook.model.change import EditLine, PutFile, SetService
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.step import Context, Ready
 from zkmigrate.runbook.runs import playbook_files
@@ -122,7 +122,7 @@ def test_every_keeper_comes_back_from_before_open(tmp_path: Path, until: str) ->
     assert operator.back().code == 0
     assert footprint(world) == first
     assert [process.connected[:6] for process in world.brokers.values()] == ["source"] * 3
-    puts = [c.host for c, _ in world.applied if isinstance(c, PutFile) and c.path == CONFIG]
+    puts = [c.host for c, _ in world.applied if isinstance(c, PutFile | EditLine) and c.path == CONFIG]
     assert puts == list(NAMES), "there once; back by before-images"
 
 

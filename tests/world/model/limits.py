@@ -13,6 +13,7 @@ from zkmigrate.hosts.zkm_host import POLICY_NAME, STATE_DIR
 from zkmigrate.runbook.model.change import (
     Arm,
     Discard,
+    EditLine,
     HostChange,
     InstallProgram,
     MoveAside,
@@ -61,6 +62,8 @@ def _requests(host: Host, change: HostChange, lines: tuple[str, ...]) -> tuple[s
             if (there.mode, there.owner) == (change.mode, change.owner):
                 return () if f"rewrite {change.path}" in lines else (_put(change),)
             return (_put(change),)
+        case EditLine():
+            return (f"rewrite {change.path}",)
         case MoveAside():
             patterns = [line.removeprefix("leftover ") for line in lines if line.startswith("leftover ")]
             if change.folder and any(fnmatchcase(change.path, pattern) for pattern in patterns):

@@ -20,6 +20,7 @@ from zkmigrate.runbook.model.change import (
     Arm,
     Cut,
     Discard,
+    EditLine,
     Fence,
     Go,
     HostChange,
@@ -65,7 +66,7 @@ def _intent(change: HostChange) -> str:
     """What zkm-host writes down of a change: no file content."""
     if isinstance(change, Arm):
         return change.verb
-    words = change.arguments()[:-1] if isinstance(change, PutFile) else change.arguments()
+    words = change.arguments()[:-1] if isinstance(change, PutFile | EditLine) else change.arguments()
     return " ".join((change.verb, *words))
 
 
@@ -86,6 +87,8 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
     match change:
         case PutFile():
             return _put(host, operation, change, now, wall)
+        case EditLine():
+            return _edit(host, operation, change, now, wall)
         case MoveAside():
             return _move_aside(host, operation, change.path)
         case Restore():
@@ -145,6 +148,21 @@ def _put(host: Host, operation: str, change: PutFile, now: float, wall: float) -
     if old is not None and replace(old, changed=wall) == new:
         return 0, f"unchanged {change.path}"
     host.files[change.path] = new
+    host.written = (change.path, wall, now)
+    return 0, f"wrote {change.path}"
+
+
+def _edit(host: Host, operation: str, change: EditLine, now: float, wall: float) -> Answer:
+    old = host.files.get(change.path)
+    digest = "" if old is None else hashlib.sha256(old.content).hexdigest()
+    if digest == change.after:
+        return 0, f"unchanged {change.path}"
+    if old is None or digest != change.before:
+        return 3, f"{change.path} has sha256 {digest or '-'}"
+    _before(host, operation, change.path, old)
+    lines = old.content.splitlines(keepends=True)
+    lines[change.number - 1] = change.new
+    host.files[change.path] = replace(old, content=b"".join(lines), changed=wall)
     host.written = (change.path, wall, now)
     return 0, f"wrote {change.path}"
 

@@ -14,7 +14,7 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Way
 
-_FILES = ("put", "move-aside")
+_FILES = ("put", "edit", "move-aside")
 _UNDOES = ("restore", "discard")
 _ID_END = re.compile(r"\.(back)?([0-9]{1,15})\.([0-9]{1,6})$")
 
@@ -24,8 +24,8 @@ class Operation:
     """One operation of a step on one host.
 
     id: from ``engine.step_names.operation_id``. step: ``stage.step``. leg: the number of the wave. number:
-    the number of the change in that wave. done: whether the host finished it. path: the file of a ``put`` or
-    ``move-aside``. undoes: the id of the operation that a ``restore`` or ``discard`` undoes.
+    the number of the change in that wave. done: whether the host finished it. path: the file of a ``put``,
+    ``edit`` or ``move-aside``. undoes: the id of the operation that a ``restore`` or ``discard`` undoes.
     """
 
     id: str

@@ -28,6 +28,7 @@ from zkmigrate.runbook.model.change import (
     Change,
     ClusterChange,
     Cut,
+    EditLine,
     Fence,
     Go,
     InstallProgram,
@@ -164,7 +165,7 @@ class Plan:
             for step in stage.steps
             for changes in step.targets.values()
             for change in changes
-            if isinstance(change.change, PutFile)
+            if isinstance(change.change, PutFile | EditLine)
         }
 
 
@@ -245,7 +246,7 @@ def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[st
 
 
 def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> PlannedChange:
-    diff, unread, seen = _diff(change, look) if isinstance(change, PutFile) else ("", "", "")
+    diff, unread, seen = _diff(change, look) if isinstance(change, PutFile | EditLine) else ("", "", "")
     detail = _detail(change, inventory, spec)
     return PlannedChange(change, change.describe(), command(change), diff, detail, unread, seen)
 
@@ -263,6 +264,8 @@ def command(change: Change) -> str:
         return change.command
     words = [*change.arguments()]
     match change:
+        case EditLine():
+            words[-1] = '"$(base64 -w0 LINE)"'
         case PutFile() if change.content:
             words[-1] = f'"$(base64 -w0 {change.path.rpartition("/")[2]})"'
         case Arm():
@@ -328,7 +331,7 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
             return ()
 
 
-def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
+def _diff(change: PutFile | EditLine, look: Look) -> tuple[str, str, str]:
     """Return the diff from the present file to the planned one, why it is unknown, and the file's state.
 
     The state is its digest, ``absent`` or ``unknown``.
@@ -340,8 +343,12 @@ def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
         old, name, word = "", "/dev/null", "absent"
     else:
         return f"{change.path}: {seen}\n", f"{change.path}: {seen}", "unknown"
+    new = change.content if isinstance(change, PutFile) else change.new
+    if isinstance(change, EditLine):
+        kept = old.encode().splitlines(keepends=True)
+        new = b"".join((*kept[: change.number - 1], new, *kept[change.number :]))
     lines = difflib.unified_diff(
-        old.splitlines(), without_secrets(change.content).splitlines(), name, change.path, lineterm=""
+        old.splitlines(), without_secrets(new).splitlines(), name, change.path, lineterm=""
     )
     return "".join(f"{line}\n" for line in lines), "", word
 

@@ -186,6 +186,47 @@ class PutFile(HostChange):
 
 
 @dataclass(frozen=True)
+class EditLine(HostChange):
+    """Replace one line of a file that may hold passwords; its other bytes, owner and mode stay.
+
+    Neither the journal nor the host's records have any other line. number: counts from 1. old, new: the line
+    with its line feed. before, after: the SHA-256 of the whole file; the host refuses a file that has
+    neither.
+    """
+
+    host: str
+    path: str
+    number: int
+    old: bytes
+    new: bytes
+    before: str
+    after: str
+    verb = "edit"
+    expect = "^(wrote|unchanged) /"
+
+    def arguments(self) -> tuple[str, ...]:
+        return (self.path, str(self.number), self.before, self.after, encode(self.new))
+
+    def describe(self) -> str:
+        return f"write line {self.number} of {self.path}: {self.new.decode('utf-8', 'replace').strip()}"
+
+    def inverse(self, operation: str) -> HostChange:
+        return Restore(self.host, operation, self.path)
+
+
+def edit_line(host: str, path: str, before: bytes, after: bytes) -> EditLine | None:
+    """Return the change from one content of a file to another, or None if not exactly one line differs."""
+    old, new = before.split(b"\n"), after.split(b"\n")
+    wrong = [at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]]
+    if len(old) != len(new) or len(wrong) != 1:
+        return None
+    at = wrong[0]
+    end = b"" if at == len(old) - 1 else b"\n"
+    digests = (hashlib.sha256(content).hexdigest() for content in (before, after))
+    return EditLine(host, path, at + 1, old[at] + end, new[at] + end, *digests)
+
+
+@dataclass(frozen=True)
 class MoveAside(HostChange):
     """Rename a file or directory so that it can be put back.
 
@@ -466,7 +507,8 @@ Changes: TypeAlias = tuple[Change, ...]
 class RecoveredChange:
     """A change known only from the host's own record, because the journal that recorded it is lost.
 
-    path: the path that a ``put`` or ``move-aside`` replaced, else empty. Its content is not recorded.
+    path: the path that a ``put``, ``edit`` or ``move-aside`` replaced, else empty. Its content is not
+    recorded.
     """
 
     host: str
@@ -476,7 +518,7 @@ class RecoveredChange:
     @property
     def replaces(self) -> bool:
         """Whether the host keeps a before-image of ``path``."""
-        return self.verb in (PutFile.verb, MoveAside.verb)
+        return self.verb in (PutFile.verb, EditLine.verb, MoveAside.verb)
 
     def inverse(self, operation: str) -> HostChange | None:
         """Return the change that restores the before-image, or None if the host keeps none."""

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.zkm_net import PROGRAM, Host, encode, need_root
+from tests.unit.zkm_net import PROGRAM, Answer, Host, encode, need_root
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import parse_status
 from zkmigrate.runbook.engine.copies import Copies
 from zkmigrate.runbook.engine.journal import Journal
-from zkmigrate.runbook.model.change import Outcome
+from zkmigrate.runbook.model.change import EditLine, Outcome, edit_line
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.site.observe import parse_listing
 
@@ -76,6 +76,91 @@ def test_restore_puts_back_content_mode_and_owner_exactly(host: Host, tmp_path: 
     assert target.read_bytes() == b"\x00before\n\n"
     assert (seen.st_mode & 0o7777, seen.st_uid, seen.st_gid) == (0o604, 12, 34)
     assert seen.st_mtime_ns == 1_600_000_000_123_456_789
+
+
+SECRET = b"ssl.keystore.password=canary\n"
+BEFORE = b"a=1\n" + SECRET + b"zookeeper.connect=old\nz=2"
+AFTER = BEFORE.replace(b"=old", b"=new")
+
+
+def edit(host: Host, target: Path, operation: str = "e", before: bytes = BEFORE) -> Answer:
+    made = edit_line("host", str(target), before, AFTER)
+    assert isinstance(made, EditLine)
+    return host.call("edit", operation, *made.arguments())
+
+
+def edited(tmp_path: Path) -> Path:
+    target = tmp_path / "server.properties"
+    target.write_bytes(BEFORE)
+    target.chmod(0o604)
+    os.chown(target, 12, 34)
+    return target
+
+
+def is_as_before(target: Path, content: bytes) -> bool:
+    seen = target.stat()
+    return target.read_bytes() == content and (seen.st_mode & 0o7777, seen.st_uid, seen.st_gid) == (
+        0o604,
+        12,
+        34,
+    )
+
+
+def test_edit_replaces_one_line_and_keeps_no_other(host: Host, tmp_path: Path) -> None:
+    target = edited(tmp_path)
+    assert edit(host, target).text == f"wrote {target}\n"
+    assert is_as_before(target, AFTER)
+    kept = {path: path.read_bytes() for path in host.state.rglob("*") if path.is_file()}
+    assert [path for path, content in kept.items() if b"canary" in content] == []
+    assert edit(host, target, "again").text == f"unchanged {target}\n"
+    assert host.do("restore", "e") == f"restored {target} (edit)\n"
+    assert is_as_before(target, BEFORE)
+    assert host.do("restore", "e") == f"restored {target} (edit)\n", "nothing is left to do"
+    assert not list(tmp_path.glob("*.zkm*"))
+
+
+def test_restore_of_an_edit_leaves_what_others_changed_meanwhile(host: Host, tmp_path: Path) -> None:
+    target = edited(tmp_path)
+    assert edit(host, target).rc == 0
+    target.write_bytes(AFTER.replace(b"a=1", b"a=3"))
+    host.do("restore", "e")
+    assert target.read_bytes() == BEFORE.replace(b"a=1", b"a=3")
+    target.write_bytes(b"\n" + AFTER)
+    assert "line 3 of" in host.refused("restore", "e")
+    assert target.read_bytes() == b"\n" + AFTER
+
+
+def test_edit_refuses_another_file_than_the_one_that_was_read(host: Host, tmp_path: Path) -> None:
+    target = edited(tmp_path)
+    target.write_bytes(BEFORE + b"more")
+    assert "somebody changed it" in host.refused("edit", *_words(target))
+    assert target.read_bytes() == BEFORE + b"more"
+    target.write_bytes(BEFORE)
+    assert "announced was" in host.refused("edit", *_words(target, after="0" * 64), rc=2)
+    assert target.read_bytes() == BEFORE
+    target.unlink()
+    target.symlink_to("/etc/shadow")
+    assert "not a regular file" in host.refused("edit", *_words(target))
+
+
+def _words(target: Path, after: str = "") -> tuple[str, ...]:
+    made = edit_line("host", str(target), BEFORE, AFTER)
+    assert made is not None
+    path, number, before, known, line = made.arguments()
+    return (path, number, before, after or known, line)
+
+
+def test_a_killed_edit_is_completed_or_restored(host: Host, tmp_path: Path) -> None:
+    target = edited(tmp_path)
+    assert edit(host, target).rc == 0
+    host.forget_outcome("e")
+    assert edit(host, target).text == f"unchanged {target}\n", "killed after the effect"
+    target.write_bytes(BEFORE)
+    host.forget_outcome("e")
+    assert edit(host, target).text == f"wrote {target}\n", "killed before the effect"
+    target.write_bytes(BEFORE)
+    host.do("restore", "e")
+    assert target.read_bytes() == BEFORE
 
 
 def test_status_dates_the_file_that_was_put_or_put_back_last_on_the_boots_clock(

@@ -63,7 +63,7 @@ def put(path: Path | str, mode: str = "0644", owner: str = "root:root") -> tuple
     return ("put", "o", str(path), mode, owner, digest, encode("new"))
 
 
-@pytest.mark.parametrize("verb", [*HELD, "put", "move-aside", "service", "arm"])
+@pytest.mark.parametrize("verb", [*HELD, "put", "edit", "move-aside", "service", "arm"])
 def test_without_a_policy_nothing_acts(host: Host, place: Path, verb: str) -> None:
     answer = host.call(verb, *(() if verb == "renew" else ("o",)), "take" if verb == "lock" else "x", "y")
     assert answer.rc == 3

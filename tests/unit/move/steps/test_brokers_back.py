@@ -26,7 +26,7 @@ from zkmigrate.move.facts import outage as outage_facts
 from zkmigrate.move.facts.records import Outage
 from zkmigrate.move.steps.brokers_back import BackFacts, BrokersBackStep
 from zkmigrate.move.steps.return_preflight import ReturnPreflightStep
-from zkmigrate.runbook.model.change import PutFile, SetService
+from zkmigrate.runbook.model.change import SetService, edit_line
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
 from zkmigrate.runbook.model.look import DirEntry, Look
@@ -65,8 +65,7 @@ def test_a_broker_whose_file_is_written_and_that_is_down_is_started() -> None:
 
 def test_the_plan_changes_one_line_of_the_file_and_starts_it() -> None:
     put, start = BrokersBackStep().plan(context(), NOBODY, "broker2")
-    assert isinstance(put, PutFile)
-    assert (put.content, put.owner, put.mode) == (TO_SOURCE, "kafka:kafka", "0640")
+    assert put == edit_line("broker2", "/etc/kafka/server.properties", TO_DEST, TO_SOURCE)
     assert isinstance(start, SetService)
     assert start.action == "start"
 

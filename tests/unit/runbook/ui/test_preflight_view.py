@@ -94,7 +94,7 @@ def test_the_move_that_all_have_is_said_at_the_end_alone() -> None:
 def test_where_nothing_blocks_the_next_verb_is_named() -> None:
     findings = run_preflight(context(), healthy(), "preflight")
     ended = preflight_view.ending(findings, "-i m.yml")
-    assert ended[0] == f"none of {len(findings)} findings block; 16 run later, {len(findings) - 16} hold"
+    assert ended[0] == f"none of {len(findings)} findings block; 15 run later, {len(findings) - 15} hold"
     assert ended[1].endswith("zkmigrate plan -i m.yml")
 
 
@@ -118,13 +118,14 @@ def test_unknown_that_only_warns_is_told_so() -> None:
 def test_checks_that_one_look_leaves_unknown_are_one_item_with_its_target() -> None:
     shown = text(troubled())
     assert (
-        "  5 checks: kafka.config, kafka.security, kafka.authorizer, kafka.kraft, kafka.log-dirs\n"
+        "  9 checks: kafka.config, kafka.security, kafka.authorizer, kafka.kraft, kafka.log-dirs, "
+        "kafka.zookeeper-login, kafka.tls-versions, kafka.trusts-dest, kafka.client\n"
         "    broker2  unknown (denied)" in shown
     )
 
 
 def test_what_blocks_is_counted_once() -> None:
-    assert preflight_view.ending(troubled(), "")[0].startswith("6 of "), "one check false, five unknown"
+    assert preflight_view.ending(troubled(), "")[0].startswith("10 of "), "one check false, nine unknown"
 
 
 def test_hosts_that_are_silent_for_one_reason_are_one_item(tmp_path: Path) -> None:
