@@ -61,8 +61,8 @@ def walked(world: World, tmp_path_factory: pytest.TempPathFactory) -> Walked:
 def test_kafka_is_back_on_source_with_what_dest_did(walked: Walked) -> None:
     assert whole(walked.end)
     verbs = [change.verb for change in walked.sent]
-    assert verbs[:12] == [*["service"] * 6, "begin-replay", *["replay"] * 3, "put", "service"]
-    assert Counter(verbs[12:-1]) == {"put": 2, "service": 2}
+    assert verbs[:12] == [*["service"] * 6, "begin-replay", *["replay"] * 3, "edit", "service"]
+    assert Counter(verbs[12:-1]) == {"edit": 2, "service": 2}
     assert verbs[-1] == "end-replay"
     replayed = [change for change in walked.sent if isinstance(change, ReplayTransactions)]
     assert [change.count for change in replayed[:2]] == [100, 100]
@@ -83,7 +83,7 @@ def test_the_plan_shows_every_change_but_the_replay(world: World) -> None:
     assert verbs == {
         "outage.brokers": {key: ["service"] for key in brokers},
         "outage.dest": {key: ["service"] for key in dest},
-        "start.brokers-back": {key: ["put", "service"] for key in brokers},
+        "start.brokers-back": {key: ["edit", "service"] for key in brokers},
         "start.close": {"source": ["end-replay"]},
     }
     assert made.unknown == {}
@@ -112,7 +112,7 @@ def test_no_content_of_a_znode_is_in_the_journal(walked: Walked) -> None:
 
 def test_files_stand_compressed_in_the_journal(walked: Walked) -> None:
     journal = walked.after[-1].journal
-    assert b'"content":{"zlib":' in journal
+    assert b'"new":{"zlib":' in journal
     assert b'"base64":' not in journal
 
 

@@ -70,7 +70,7 @@ def test_every_planned_change_stands_there_as_the_engine_sends_it(own_commands: 
                 if isinstance(change, InstallProgram | ClusterChange):
                     continue
                 words = [word.replace("/zkmigrate/RUN/", f"/zkmigrate/{RUN}/") for word in change.arguments()]
-                if change.verb in ("put", "arm"):
+                if change.verb in ("put", "edit", "arm"):
                     words = words[:-1]
                 elif change.verb == "service":
                     words = [w for w in words if "=" not in w or w.startswith("ports=")]
@@ -104,7 +104,7 @@ def test_what_is_put_back_is_named_by_the_operation_that_wrote_it() -> None:
     found = calls(made(quiet_world()))
     for step in ("join.join", "roll.roll", "rehearse.arm", "cutover.arm"):
         there, back = found[step, "forward"], found[step, "back"]
-        puts = {(call.split()[0], call.split()[2]) for call in there if call.split()[1] == "put"}
+        puts = {(call.split()[0], call.split()[2]) for call in there if call.split()[1] in ("put", "edit")}
         restored = {(call.split()[0], call.split()[3]) for call in back if call.split()[1] == "restore"}
         assert puts == restored
         assert puts

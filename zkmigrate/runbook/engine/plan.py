@@ -12,6 +12,7 @@ import difflib
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -265,7 +266,9 @@ def command(change: Change) -> str:
     words = [*change.arguments()]
     match change:
         case EditLine():
-            words[-1] = '"$(base64 -w0 LINE)"'
+            line = change.new.decode("utf-8", "replace")
+            end = "\\n" if line.endswith("\n") else ""
+            words[-1] = f'"$(printf "%s{end}" {shlex.quote(line.rstrip(chr(10)))} | base64 -w0)"'
         case PutFile() if change.content:
             words[-1] = f'"$(base64 -w0 {change.path.rpartition("/")[2]})"'
         case Arm():
