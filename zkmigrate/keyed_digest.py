@@ -1,13 +1,23 @@
-"""Replace secrets that hosts hold by digests, which can be compared and say nothing else."""
+"""Tell which settings may be secrets, and replace secrets by digests that can only be compared."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import os
+import re
 
 _KEY = os.urandom(32)
 """Random for each process, so that nobody can compare a digest with those of guessed secrets."""
+
+_SECRET = re.compile(
+    r"(?i).*(?:password(?!path)|passphrase|superdigest|secret|jaas\.config|keystore\.key$|credential)(?!.*path$).*"
+)
+
+
+def is_secret(key: str) -> bool:
+    """Return whether the value of a setting with this key may be a secret."""
+    return _SECRET.fullmatch(key) is not None
 
 
 def keyed_digest(secret: str) -> str:

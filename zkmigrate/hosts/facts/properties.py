@@ -12,7 +12,7 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 
 _SERVER = re.compile(rf"(\S*/)?java\s(.*\s)?({'|'.join(map(re.escape, ZOOKEEPER.mains))})(\s.*)?")
-_FLAG = re.compile(r"-D([A-Za-z0-9_.]+)=([^\s\"']*)")
+_FLAG = re.compile(r"-D([A-Za-z0-9_.-]+)=([^\s\"']*)")
 
 
 def properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:

@@ -15,6 +15,7 @@ from zkmigrate.inventory.checks import OWN_SETTINGS
 from zkmigrate.inventory.discovery.draft import Ensemble, Found, HostLine, agreed
 from zkmigrate.inventory.discovery.host_survey import HostSurvey, Unit
 from zkmigrate.inventory.discovery.hosts import HostReader, absolute, config_of
+from zkmigrate.keyed_digest import is_secret
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.zookeeper.data.zoocfg import ADMIN_PORT, ServerLine, ZooCfgError
 from zkmigrate.zookeeper.facts.config import (
@@ -325,6 +326,8 @@ def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
             continue
         if key in _LEFT_OUT:
             left[key] = f"{_LEFT_OUT[key]} (seen {value})"
+        elif is_secret(key):
+            left[key] = "its value may be a secret, which must not be in this file"
         elif not _KEY.fullmatch(key):
             left[key] = "its name has characters that migration.yml does not allow"
         elif key in ADDRESS_SETTINGS and is_one_host(value):

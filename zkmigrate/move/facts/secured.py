@@ -5,7 +5,6 @@ Passwords are replaced by keyed digests as soon as they are read, and private ke
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -16,7 +15,7 @@ from zkmigrate.hosts.facts.status import HostFacts
 from zkmigrate.inventory.inventory import Service
 from zkmigrate.kafka.facts.broker import jars_on, unit_programs
 from zkmigrate.kafka.facts.release import zookeeper_release
-from zkmigrate.keyed_digest import keyed_digest
+from zkmigrate.keyed_digest import is_secret, keyed_digest
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.data import jaas
@@ -31,20 +30,12 @@ QUORUM, CLIENT = "quorum", "client"
 PREFIX = {QUORUM: "ssl.quorum.", CLIENT: "ssl."}
 """The beginning of the keys for the stores of each kind of connection."""
 
-_SECRET = re.compile(
-    r"(?i).*(?:password(?!path)|passphrase|superdigest|secret|jaas\.config|keystore\.key$|credential)(?!.*path$).*"
-)
 _OFF = Absent("no such security")
 
 
 def without_secrets(values: Mapping[str, str]) -> dict[str, str]:
     """Return settings or flags with a keyed digest instead of each value that may be a secret."""
     return {key: keyed_digest(value) if is_secret(key) else value for key, value in values.items()}
-
-
-def is_secret(key: str) -> bool:
-    """Return whether the value of a setting with this key may be a secret."""
-    return _SECRET.fullmatch(key) is not None
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,9 @@ def _closed(values: Mapping[str, str], port: int) -> Iterator[str]:
 @check("operator.zookeeper-client", "migration.yml says how zkmigrate logs in to ZooKeeper", Scope.CLUSTER,
        ALWAYS)  # fmt: skip
 def zookeeper_client(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P04. Where ZooKeeper has only ports with TLS, zkmigrate needs zookeeper.client.tls to ask anything.
-    Where clients log in with SASL, znodes may belong to them. Without a login zkmigrate cannot read those
-    znodes, and a proof would lack them.
+    """P04. Where ZooKeeper has a port with TLS, zkmigrate uses it, and needs zookeeper.client.tls to ask
+    anything. Where clients log in with SASL, znodes may belong to them. Without a login zkmigrate cannot read
+    those znodes, and a proof would lack them.
 
     To do: Write the section zookeeper.client into migration.yml, with tls, sasl or digest as the finding
     says.
@@ -63,9 +63,9 @@ def zookeeper_client(c: Context, e: Evidence) -> Iterator[Judged]:
     inventory, client = c.inventory, c.inventory.zookeeper.client
     sides = {"source": inventory.source.ports, "dest": inventory.dest.ports}
     wrong = [
-        f"zookeeper.client.tls is missing, and {side} has only port {ports.secure}, with TLS"
+        f"zookeeper.client.tls is missing, and zkmigrate uses {side}'s port {ports.secure}, with TLS"
         for side, ports in sides.items()
-        if ports.client is None and client.tls is None
+        if ports.secure is not None and client.tls is None
     ]
     sasl = [host for host, one in e.secured.items() if clients_use_sasl(settings_of(one))]
     forced = [host for host in sasl if _forces(settings_of(e.secured[host]))]

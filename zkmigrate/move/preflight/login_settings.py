@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from zkmigrate.move.facts.secured import is_secret
+from zkmigrate.keyed_digest import is_secret
 from zkmigrate.move.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
 from zkmigrate.move.preflight.evidence import Evidence
 from zkmigrate.move.preflight.jaas import NO_SASL, settings_of

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from zkmigrate.kafka.rules.listeners import listeners
-from zkmigrate.move.facts.secured import CLIENT, QUORUM, Secured, is_secret, tls_kinds
+from zkmigrate.keyed_digest import is_secret
+from zkmigrate.move.facts.secured import CLIENT, QUORUM, Secured, tls_kinds
 from zkmigrate.move.preflight.check import Judged, unseen
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.zookeeper.data.jaas import Section

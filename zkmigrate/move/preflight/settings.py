@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from zkmigrate.move.facts.secured import is_secret, without_secrets
+from zkmigrate.keyed_digest import is_secret
+from zkmigrate.move.facts.secured import without_secrets
 from zkmigrate.move.preflight.check import ALWAYS, JOINED, Judged, Scope, check, unseen, why
 from zkmigrate.move.preflight.evidence import Evidence
 from zkmigrate.move.rules.reform import observer_config, reformed_config

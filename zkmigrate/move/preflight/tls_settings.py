@@ -48,7 +48,10 @@ def tls_settings(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _secure_port(e: Evidence, host: str) -> Iterator[str]:
-    mine = bool(settings_of(e.secured[host]).get("secureClientPort"))
+    own = settings_of(e.secured[host])
+    mine = bool(own.get("secureClientPort"))
+    if mine and "NettyServerCnxnFactory" not in own.get("serverCnxnFactory", ""):
+        yield "secureClientPort without serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"
     for other in e.source_config if isinstance(e.secured[host].values, Seen) else ():
         if not isinstance(e.secured[other].values, Seen):
             continue

@@ -76,6 +76,22 @@ def test_init_writes_an_inventory_that_needs_no_edit(site: Site) -> None:
         assert seen in text, f"a reader is told that a value comes from {seen}"
 
 
+def test_init_copies_no_password_of_source(site: Site) -> None:
+    """The file goes into version control."""
+    file = site.folder / "files" / "zoo.cfg"
+    before = file.read_text()
+    file.write_text(f"{before}\nssl.keyStore.password=canary\nssl.keyStore.passwordPath=/etc/p\n")
+    try:
+        _, said = made(site)
+        text, found = written(site)
+    finally:
+        file.write_text(before)
+    assert found.dest.settings["ssl.keyStore.passwordPath"] == "/etc/p"
+    assert "ssl.keyStore.password" not in found.dest.settings
+    assert "its value may be a secret" in text
+    assert "canary" not in text + "".join(said)
+
+
 def test_two_servers_with_one_myid_are_doubted_aloud(site: Site) -> None:
     """The hosts of this site share their files, so two of the three have another's myid."""
     _, said = made(site)

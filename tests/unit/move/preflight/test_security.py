@@ -123,6 +123,9 @@ CASES: list[tuple[str, str, Break, Settings, str]] = [
     ("dest.tls-settings", "dest1", more("ssl.clientAuth=none"), {}, "ssl.clientAuth: need, source1 none"),
     ("dest.tls-settings", "dest1", fine, {"ssl.quorum.hostnameVerification": "false"},
      "ssl.quorum.hostnameVerification: false, source1 true"),
+    ("dest.tls-settings", "dest1", fine,
+     {"serverCnxnFactory": "org.apache.zookeeper.server.NIOServerCnxnFactory"},
+     "secureClientPort without serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"),
     ("dest.tls-settings", "dest1", more("secureClientPort="), {}, "secureClientPort: only dest1 has it"),
     ("dest.tls-settings", "dest1", more("ssl.quorum.protocol=TLSv1.2"),
      {"ssl.quorum.enabledProtocols": "TLSv1.3"}, "TLS versions of the quorum: TLSv1.3, source1 TLSv1.2"),
@@ -353,8 +356,9 @@ def test_a_dest_with_tls_alone_needs_its_admin_server(settings: Settings, flag: 
 
 
 @pytest.mark.parametrize(("source", "dest", "without", "line", "seen"), [
-    (ONLY_TLS, Ports(), "tls", "", "client.tls is missing, and source has only port 2281, with TLS"),
-    (Ports(), ONLY_TLS, "tls", "", "client.tls is missing, and dest has only port 2281, with TLS"),
+    (ONLY_TLS, Ports(), "tls", "", "client.tls is missing, and zkmigrate uses source's port 2281, with TLS"),
+    (Ports(), Ports(client=2181, secure=2281), "tls", "", "zkmigrate uses dest's port 2281, with TLS"),
+    (Ports(), ONLY_TLS, "tls", "", "client.tls is missing, and zkmigrate uses dest's port 2281, with TLS"),
     (Ports(), Ports(), "sasl", "", "zookeeper.client has no sasl and no digest"),
     (Ports(), Ports(), "sasl", "sessionRequireClientSASLAuth=true",
      "zookeeper.client.sasl is missing, and source1, source2, source3 serve only who has logged in"),
