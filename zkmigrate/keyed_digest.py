@@ -11,7 +11,7 @@ _KEY = os.urandom(32)
 """Random for each process, so that nobody can compare a digest with those of guessed secrets."""
 
 _SECRET = re.compile(
-    r"(?i).*(?:password(?!path)|passphrase|superdigest|secret|jaas\.config|keystore\.key$|credential)(?!.*path$).*"
+    r"(?i).*(?:password(?!path)|passphrase|superdigest|secret|master\.key|jaas\.config|keystore\.key$|credential)(?!.*path$).*"
 )
 
 

@@ -281,7 +281,8 @@ class PreflightWorld(TopicQuestions):
         self._told("zkm", host, *words)
         if words[0] == "reach" and host in self.reached:
             found = self.reached[host]
-            return Seen("".join(f"probe {e.replace(':', ' ')} {found[e]}\n" for e in words[1].split(",")))
+            doors = ((e.replace(":", " "), found.get(e, "refused")) for e in words[1].split(","))
+            return Seen("".join(f"probe {where} {how}\n" for where, how in doors))
         return self.programs.get((host, words[0]), Unknown("failed", f"no answer to {words}"))
 
     def file(self, host: str, path: str) -> Reading[bytes]:

@@ -70,16 +70,21 @@ class SwitchLook:
         return Seen(re.sub("unit_state=.*", f"unit_state={state}\nunit_file={file}", STATUS))
 
     def file(self, host: str, path: str) -> Reading[bytes]:
-        assert path == INSTALLED_PATH, path
+        assert path == INSTALLED_PATH or path.endswith("/policy"), path
         if not self.heard():
             return NOBODY
-        installed = self.world.hosts[host].installed
-        return Seen(installed) if installed else Absent(path)
+        on_host = self.world.hosts[host]
+        if path != INSTALLED_PATH:
+            return Seen(on_host.files[path].content) if path in on_host.files else Absent(path)
+        return Seen(on_host.installed) if on_host.installed else Absent(path)
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
-        """No state of another run is on a host of this world."""
+        """Return the runs that have a policy on a host."""
         assert path == STATE_DIR, path
-        return Absent(path) if self.heard() else NOBODY
+        if not self.heard():
+            return NOBODY
+        runs = {name.removeprefix(f"{path}/").partition("/")[0] for name in self.world.hosts[host].files}
+        return Seen(tuple(DirEntry(run, "d", 0, 0) for run in sorted(runs))) if runs else Absent(path)
 
     def program(self, channel: str, host: str, *words: str) -> Reading[str]:
         assert (channel, words) == (GATEWAY, ("status",))

@@ -36,8 +36,8 @@ def connect_to_source(inventory: Inventory, connect: str = "") -> str:
 
 
 def _same_kind(connect: str, theirs: Ports, ours: Ports) -> int:
-    """Return the port of ``ours`` with TLS or without, like the ports of ``theirs`` in ``connect``."""
-    plain = connect and ours.client is not None and ports_in(connect) == {theirs.client}
+    """Return the port of ``ours`` with TLS if ``connect`` has the port of ``theirs`` with TLS."""
+    plain = connect and theirs.secure not in ports_in(connect)
     return ours.client if plain and ours.client is not None else ours.door
 
 

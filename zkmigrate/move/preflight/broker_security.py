@@ -16,6 +16,7 @@ from zkmigrate.move.preflight.evidence import Evidence
 from zkmigrate.move.preflight.jaas import NO_SASL, refused, settings_of, table_of_clients
 from zkmigrate.move.preflight.kafka_evidence import of_kafka, properties_at
 from zkmigrate.move.preflight.login_settings import FIPS_FROM
+from zkmigrate.move.preflight.security import modules_not_supported
 from zkmigrate.move.preflight.tls_settings import NO_TLS, given_versions, spelled_out
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.step import Context
@@ -24,6 +25,7 @@ from zkmigrate.zookeeper.data.jaas import Section
 
 OLD, NEW = "TLSv1.2", "TLSv1.3"
 _SASL = f"sasl.{CLIENT}"
+_NEEDS_TLS = "configure zookeeper.ssl.* on the broker and restart it, or give dest a port without TLS"
 
 
 @check("kafka.zookeeper-login", "dest lets the broker log in to ZooKeeper", Scope.BROKERS, BEFORE_ROLL)
@@ -47,6 +49,8 @@ def zookeeper_login(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(
                 secured.jaas, needed, broker, ("correct the broker's JAAS file, or start the broker",)
             )
+        elif odd := list(modules_not_supported(secured.jaas.value, (name,))):
+            yield Judged(False, "; ".join(odd), needed, broker, ("do not move this cluster with zkmigrate",))
         elif (login := secured.jaas.value.get(name)) is None or login.user is None:
             yield Judged(True, f"no user in section {name}: {NO_SASL} to ZooKeeper", needed, broker)
         else:
@@ -66,7 +70,7 @@ def zookeeper_login(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.tls-versions", "the broker speaks a TLS version of dest's port for clients", Scope.BROKERS,
        BEFORE_ROLL)  # fmt: skip
-def tls_versions(_c: Context, e: Evidence) -> Iterator[Judged]:
+def tls_versions(c: Context, e: Evidence) -> Iterator[Judged]:
     """P04. By default ZooKeeper 3.9 takes only TLSv1.3 at the port for clients, older releases only TLSv1.2.
     A broker's client of ZooKeeper 3.8 or older speaks only TLSv1.2 by default. Such a broker ends at its
     start.
@@ -83,7 +87,9 @@ def tls_versions(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(secured.values, "server.properties and JVM flags", broker)
             continue
         if CLIENT not in secured.trust:
-            yield Judged(True, f"{NO_TLS} to ZooKeeper", "a version of dest's", broker)
+            closed = c.inventory.dest.ports.client is None
+            seen = f"{NO_TLS} to ZooKeeper" + (", and dest has only a port with TLS" if closed else "")
+            yield Judged(not closed, seen, "a version of dest's", broker, (_NEEDS_TLS,))
             continue
         mine = _of_broker(secured.values.value)
         servers = {host: _of_dest(e, host) for host in e.dest_config}

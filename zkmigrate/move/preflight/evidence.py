@@ -315,7 +315,8 @@ def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
         return ()
     at_source = ((h, p) for h in source.hosts for p in (source.ports.quorum, source.ports.election))
     others = tuple(h for h in dest.hosts if h.name != host)
-    at_dest = ((h, p) for h in others for p in (dest.ports.quorum, dest.ports.election))
+    asked = () if dest.ports.client else (dest.admin_port,)
+    at_dest = ((h, p) for h in others for p in (dest.ports.quorum, dest.ports.election, *asked))
     return tuple((first_address(h), p) for h, p in (*at_source, *at_dest))
 
 

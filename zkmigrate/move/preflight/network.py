@@ -130,13 +130,18 @@ def _refused(c: Context, e: Evidence) -> tuple[int, ...]:
 @check("dest.ports", "the dest host reaches the other dest hosts' quorum and election ports", Scope.DEST)
 def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
     """P02. Dest's own quorum needs these ports, for the first time in the rehearsal. Before the rehearsal
-    nothing listens there, so a refused connection is right. A timeout comes from a firewall.
+    nothing listens there, so a refused connection is right. A timeout comes from a firewall. If dest has only
+    a port with TLS, its hosts ask each other's AdminServer too.
 
-    To do: Open the quorum and election ports between the dest hosts, both ways.
+    To do: Open the quorum and election ports between the dest hosts, both ways, and the AdminServer's port if
+    dest has only a port with TLS.
     """
-    ports = {"quorum": c.inventory.dest.ports.quorum, "election": c.inventory.dest.ports.election}
+    dest = c.inventory.dest
+    ports = {"quorum": dest.ports.quorum, "election": dest.ports.election}
+    if dest.ports.client is None:
+        ports["AdminServer"] = dest.admin_port
     needed = "open, or refused as long as nothing listens"
-    move = "open the quorum and election ports between the dest hosts, both ways"
+    move = f"open the {' and '.join(ports)} ports between the dest hosts, both ways"
     for own in c.inventory.dest.hosts:
         others = {
             (other.name, f"'s {name} port {port}"): (first_address(other), port)

@@ -348,8 +348,8 @@ def _diff(change: PutFile | EditLine, look: Look) -> tuple[str, str, str]:
         return f"{change.path}: {seen}\n", f"{change.path}: {seen}", "unknown"
     new = change.content if isinstance(change, PutFile) else change.new
     if isinstance(change, EditLine):
-        kept = old.encode().splitlines(keepends=True)
-        new = b"".join((*kept[: change.number - 1], new, *kept[change.number :]))
+        kept = seen.value.split(b"\n") if isinstance(seen, Seen) else [b""]
+        new = b"\n".join((*kept[: change.number - 1], new.rstrip(b"\n"), *kept[change.number :]))
     lines = difflib.unified_diff(
         old.splitlines(), without_secrets(new).splitlines(), name, change.path, lineterm=""
     )

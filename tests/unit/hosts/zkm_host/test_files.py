@@ -125,9 +125,13 @@ def test_restore_of_an_edit_leaves_what_others_changed_meanwhile(host: Host, tmp
     target.write_bytes(AFTER.replace(b"a=1", b"a=3"))
     host.do("restore", "e")
     assert target.read_bytes() == BEFORE.replace(b"a=1", b"a=3")
-    target.write_bytes(b"\n" + AFTER)
-    assert "line 3 of" in host.refused("restore", "e")
-    assert target.read_bytes() == b"\n" + AFTER
+    target.write_bytes(b"b=1\n" + AFTER)
+    host.do("restore", "e")
+    assert target.read_bytes() == b"b=1\n" + BEFORE, "the line has another number"
+    for wrong in (AFTER + b"\nzookeeper.connect=new\n", AFTER.replace(b"=new", b"=x")):
+        target.write_bytes(wrong)
+        assert "put it back by hand" in host.refused("restore", "e")
+        assert target.read_bytes() == wrong
 
 
 def test_edit_refuses_another_file_than_the_one_that_was_read(host: Host, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.move.preflight import test_checks, test_jaas, test_kafka, test_security, test_settings
@@ -19,7 +21,7 @@ from tests.unit.preflight_world import (
     run_preflight,
 )
 from zkmigrate.hosts.facts.surroundings import Process, Surroundings, parse_surroundings
-from zkmigrate.inventory.inventory import Service
+from zkmigrate.inventory.inventory import Ports, Service
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
 from zkmigrate.runbook.model.step import Context
@@ -340,3 +342,15 @@ def test_every_check_has_its_cases() -> None:
     assert {case[0] for case in (*test_checks.CASES, *elsewhere, *CASES)} | ELSEWHERE == {
         check.id for check in CHECKS
     }
+
+
+def test_dest_with_tls_alone_needs_each_others_admin_server() -> None:
+    """Without it no host would learn in the window that the others serve."""
+    world = healthy()
+    ports = Ports(secure=2281)
+    dest = context().inventory.dest.model_copy(update={"ports": ports})
+    c = replace(context(), inventory=context().inventory.model_copy(update={"dest": dest}))
+    world.reached["dest1"] = {**world.reached["dest1"], "10.71.0.22:8080": "timeout"}
+    told = {f.target: f for f in run_preflight(c, world, "preflight") if f.id == "dest.ports"}
+    assert (told["dest1"].held, told["dest2"].held) == (Held.NO, Held.YES)
+    assert "AdminServer port 8080" in told["dest1"].seen
