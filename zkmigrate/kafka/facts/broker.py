@@ -34,7 +34,9 @@ CONNECT = re.compile(r"zookeeper[._](connect|url)\b", re.IGNORECASE)
 """Matches zookeeper.connect and authorizer.zookeeper.url, also as environment variables, but not
 zookeeper.connection.timeout.ms."""
 
-_LOGIN = re.compile(r"java\.security\.auth\.login\.config|zookeeper\.sasl\.client(?:config)?")
+_LOGIN = re.compile(
+    r"java\.security\.auth\.login\.config|zookeeper\.sasl\.client(?:config)?|zookeeper\.client\.secure"
+)
 _CLASS_PATH = ("-cp", "-classpath", "--class-path")
 _INTERPRETERS = re.compile(r"java|python[0-9.]*|perl|ruby|node")
 _OF_SHELL = frozenset({

@@ -20,7 +20,7 @@ from zkmigrate.move.preflight.security import modules_not_supported
 from zkmigrate.move.preflight.tls_settings import NO_TLS, given_versions, spelled_out
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.step import Context
-from zkmigrate.zookeeper.data.certificates import covers, missing_uses, not_now
+from zkmigrate.zookeeper.data.certificates import Certificates, covers, missing_uses, not_now
 from zkmigrate.zookeeper.data.jaas import Section
 
 OLD, NEW = "TLSv1.2", "TLSv1.3"
@@ -146,17 +146,29 @@ def trusts_dest(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(secured.trust[CLIENT], needed, broker, ("use a PEM or PKCS12 store",))
         else:
             wrong = list(dict.fromkeys(_between(c, e, secured, broker)))
-            closed = first_unread(
-                {
-                    host: e.secured[host].keys[CLIENT]
-                    for host in e.dest_config
-                    if CLIENT in e.secured[host].keys
-                }
-            )
+            closed = first_unread(_stores(e, secured, broker))
             if not wrong and closed is not None:
-                yield Judged(None, f"dest's certificates: {why(closed)}", needed, broker)
+                yield Judged(None, f"a store: {why(closed)}", needed, broker)
             else:
                 yield Judged(not wrong, "; ".join(wrong) or "all verified", needed, broker, moves)
+
+
+def _stores(e: Evidence, broker: Secured, name: str) -> dict[str, Reading[Certificates]]:
+    """Return every store that decides whether a broker and dest trust each other."""
+    found: dict[str, Reading[Certificates]] = {}
+    for host in e.dest_config:
+        secured = e.secured[host]
+        if CLIENT in secured.keys:
+            found[f"{host}'s keys"] = secured.keys[CLIENT]
+        if _asks(secured):
+            found[f"{host}'s trust"] = secured.trust[CLIENT]
+            found[f"{name}'s keys"] = broker.keys[CLIENT]
+    return found
+
+
+def _asks(server: Secured) -> bool:
+    """Return whether a server demands a certificate of its clients."""
+    return CLIENT in server.trust and settings_of(server).get("ssl.clientAuth", "need").lower() == "need"
 
 
 def _between(c: Context, e: Evidence, broker: Secured, name: str) -> Iterator[str]:
@@ -173,8 +185,13 @@ def _between(c: Context, e: Evidence, broker: Secured, name: str) -> Iterator[st
             checks = values.get("ssl.endpoint.identification.algorithm", "HTTPS") != ""
             if checks and not covers(chain.value[0], address):
                 yield f"{host}'s certificate does not name {address}"
-        asks = settings_of(secured).get("ssl.clientAuth", "need").lower() != "none"
-        if asks and isinstance(own, Seen) and isinstance(theirs, Seen):
+        if _asks(secured) and isinstance(own, Absent):
+            yield f"{host} demands a certificate, and {name} has none: {own.what}"
+        if (
+            settings_of(secured).get("ssl.clientAuth", "need").lower() != "none"
+            and isinstance(own, Seen)
+            and isinstance(theirs, Seen)
+        ):
             for reason in verdicts(own.value, theirs.value, times):
                 yield f"{host} does not trust {name}'s certificate: {reason}"
             yield from (

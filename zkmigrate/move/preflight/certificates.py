@@ -15,7 +15,7 @@ from zkmigrate.move.preflight.evidence import Evidence
 from zkmigrate.move.preflight.jaas import settings_of
 from zkmigrate.move.preflight.login_settings import FIPS, FIPS_FROM
 from zkmigrate.move.preflight.tls_settings import NO_TLS
-from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Severity
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.certificates import (
@@ -59,7 +59,7 @@ def certificate(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(secured.values, needed, host)
         elif not secured.keys:
             yield Judged(True, NO_TLS, needed, host)
-        elif (lost := first_unread(secured.keys) or first_unread(secured.trust)) is not None:
+        elif (lost := first_unread(secured.keys) or first_unread(_used(secured))) is not None:
             yield unseen(lost, needed, host, moves)
         else:
             wrong = [
@@ -72,6 +72,16 @@ def certificate(c: Context, e: Evidence) -> Iterator[Judged]:
                 subject(reading.value[0]) for reading in secured.keys.values() if isinstance(reading, Seen)
             }
             yield Judged(not wrong, "; ".join(wrong) or ", ".join(sorted(own)), needed, host, moves[:1])
+
+
+def _used(server: Secured) -> dict[str, Reading[Certificates]]:
+    """Return the trust stores that a server uses: without ssl.clientAuth it needs none for clients."""
+    open_to_all = settings_of(server).get("ssl.clientAuth", "need").lower() == "none"
+    return {
+        kind: reading
+        for kind, reading in server.trust.items()
+        if not (kind == CLIENT and open_to_all and isinstance(reading, Absent))
+    }
 
 
 def first_unread(stores: Mapping[str, Reading[Certificates]]) -> Reading[Certificates] | None:

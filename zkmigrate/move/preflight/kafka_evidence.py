@@ -15,9 +15,9 @@ from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.connect import hosts_in
 from zkmigrate.move.facts.chroot_writers import RecentWrites, recent_writes
-from zkmigrate.move.facts.secured import Secured, effective, of_client
+from zkmigrate.move.facts.secured import CLIENT, Secured, effective, is_on, of_client
 from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence, leader_of
-from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 
@@ -89,7 +89,11 @@ def _secured(c: Context, look: Look, common: Evidence, host: str, broker: Broker
     own = {key: value for key, value in properties.value.items() if key.startswith("zookeeper.ssl.")}
     flags = broker.process.value.flags if isinstance(broker.process, Seen) else {}
     values = effective(own, flags)
-    found = of_client(look, host, values, values.get("ssl.client.enable", "").lower() == "true")
+    tls = is_on(values, "ssl.client.enable")
+    found = of_client(look, host, values, tls)
+    if not tls and is_on(values, "client.secure"):
+        hidden = Unknown("failed", "the JVM's flags, not server.properties, switch TLS to ZooKeeper on")
+        found = replace(found, keys={CLIENT: hidden}, trust={CLIENT: hidden})
     return found if isinstance(broker.process, Seen) else replace(found, jaas=broker.process)
 
 

@@ -164,6 +164,8 @@ CASES: list[tuple[str, str, Break, Settings, str]] = [
     ("kafka.trusts-dest", "broker1",
      put(BROKER_STORE, issue("k", uses=(ExtendedKeyUsageOID.SERVER_AUTH,)).store, "broker1"), {},
      "broker1's certificate does not permit clientAuth"),
+    ("kafka.trusts-dest", "broker1", of_broker("zookeeper.ssl.keystore.location="), {},
+     "dest1 demands a certificate, and broker1 has none"),
     ("kafka.tls-versions", "broker1", fine, {"ssl.enabledProtocols": "TLSv1.3"}, "TLSv1.2; dest1 TLSv1.3"),
     ("kafka.tls-versions", "broker1", of_broker("zookeeper.ssl.enabled.protocols=TLSv1.3"),
      {"ssl.enabledProtocols": "TLSv1.2"}, "TLSv1.3; dest1 TLSv1.2"),
@@ -215,6 +217,8 @@ def test_a_secured_world_in_order_passes(gate: str) -> None:
     *((id, "broker1", close(PROPERTIES, "broker1")) for id in (
         "kafka.trusts-dest", "kafka.tls-versions", "kafka.zookeeper-login")),
     ("kafka.trusts-dest", "broker1", close(BROKER_CA, "broker1")),
+    ("kafka.trusts-dest", "broker1", close(BROKER_STORE, "broker1")),
+    ("kafka.trusts-dest", "broker1", close(AUTHORITY, "dest1")),
     ("kafka.trusts-dest", "broker1", close(STORE, "dest3")),
     ("kafka.tls-versions", "broker1", close(JAVA_ENV, "dest3")),
     ("kafka.zookeeper-login", "broker1", close("/proc/311/cmdline", "broker1")),
@@ -394,3 +398,40 @@ def test_a_broker_that_needs_a_login_needs_the_section_kafka_client(lines: str, 
     assert seen in told.seen
     close(PROPERTIES, "broker1")(world)
     assert found(world)["kafka.client", "broker1"].held is Held.UNKNOWN
+
+
+def test_a_broker_with_tls_by_a_flag_is_unknown() -> None:
+    world = secured()
+    of_broker("zookeeper.ssl.client.enable=false")(world)
+    world.files["broker1", "/proc/311/cmdline"] = words_of(
+        CMDLINE[0], "-Dzookeeper.client.secure=true", *CMDLINE[1:]
+    )
+    told = found(world)["kafka.trusts-dest", "broker1"]
+    assert told.held is Held.UNKNOWN
+    assert "the JVM's flags, not server.properties, switch TLS to ZooKeeper on" in told.seen
+
+
+def test_a_broker_without_tls_is_not_sent_to_a_port_with_tls() -> None:
+    world = secured()
+    of_broker("zookeeper.ssl.client.enable=false")(world)
+    both = Ports(client=2181, secure=2281)
+    for dest, held in ((both, Held.YES), (ONLY_TLS, Held.NO)):
+        c = with_ports(secured_context(**FIPS), both, dest, WHOLE)
+        assert found(world, c=c)["kafka.tls-versions", "broker1"].held is held
+
+
+def test_kerberos_of_a_broker_is_refused_by_name() -> None:
+    world = secured()
+    own = b"Client {\n com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;\n};\n"
+    put(BROKER_JAAS, own, "broker1")(world)
+    told = found(world)["kafka.zookeeper-login", "broker1"]
+    assert told.held is Held.NO
+    assert "Kerberos" in told.seen
+
+
+def test_who_asks_no_client_for_a_certificate_needs_no_trust_store() -> None:
+    world = secured()
+    settings = {**FIPS, **VERSIONS, "ssl.clientAuth": "none", "ssl.trustStore.location": ""}
+    assert found(world, settings)["dest.certificate", "dest1"].held is Held.YES
+    settings = {**FIPS, **VERSIONS, "ssl.trustStore.location": ""}
+    assert found(world, settings)["dest.certificate", "dest1"].held is Held.UNKNOWN
