@@ -31,7 +31,7 @@ from tests.world.test_chroot import LEFT, at_the_root
 from zkmigrate.lab import canary_topic, fault
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.inventory import write_inventory
-from zkmigrate.lab.judge import judge, load_history
+from zkmigrate.lab.judge import Policy, judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
@@ -368,7 +368,9 @@ def test_nobody_was_hurt(night: Night) -> None:
     night.same_sessions()
     assert source_state(night.lab) == night.source
     assert night.load.finish() == []
-    verdict = judge(load_history(night.directory / "history"))
+    # A busy machine answers late; a client of source that waits as long as its session lasts is harmed.
+    patience = Policy(tenant_gap_limit_s=LONG_SESSIONS.session_timeout_ms / 1000)
+    verdict = judge(load_history(night.directory / "history"), patience)
     claims = {name: verdict[name].value for name in ("lost", "duplicated", "acked_creates_missing")}
     assert claims == {"lost": 0, "duplicated": 0, "acked_creates_missing": 0}, json.dumps(verdict.result())
-    assert verdict["other_tenant_unharmed"].value is True
+    assert verdict["other_tenant_unharmed"].value is True, verdict["other_tenant_unharmed"].detail

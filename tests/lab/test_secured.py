@@ -25,7 +25,7 @@ from zkmigrate.lab import canary_topic, readiness
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.credentials import TENANT
 from zkmigrate.lab.inventory import write_inventory
-from zkmigrate.lab.judge import judge, load_history
+from zkmigrate.lab.judge import Policy, judge, load_history
 from zkmigrate.lab.kafka_login import PLAINTEXT
 from zkmigrate.lab.kafka_metadata import metadata_problem
 from zkmigrate.lab.lab import Lab
@@ -33,13 +33,15 @@ from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.login import Login
 from zkmigrate.lab.spec import SECURE_PORT, Role
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.runbook.model.finding import Held
 
 pytestmark = pytest.mark.lab
 
 KINDS = "quorum-sasl,quorum-tls,sasl,tls,acl,kafka-tls,kafka-sasl,kafka-acl"
 RUN = "secured"
 VERSIONS = ("--source", "3.8.4", "--dest", "3.9.5", "--kafka", "3.9.1")
-SESSIONS = ("--session-timeout-ms", "60000", "--tick-time-ms", "3000")
+SESSION_MS = 60_000
+SESSIONS = ("--session-timeout-ms", str(SESSION_MS), "--tick-time-ms", "3000")
 TOPICS = "/kafka/brokers/topics"
 CLAIMS = (
     "lost",
@@ -137,8 +139,9 @@ def test_a_cluster_with_every_kind_of_security_moves(night: Night, tmp_path: Pat
     assert lost_since(before, after) == []
     assert set(before["sessions"]) <= set(after["sessions"])
     assert load.finish() == []
-    verdict = judge(load_history(load.directory))
-    assert {id: verdict[id].held.value for id in CLAIMS} == dict.fromkeys(CLAIMS, "yes")
+    # A busy machine answers late; a client of source that waits as long as its session lasts is harmed.
+    verdict = judge(load_history(load.directory), Policy(tenant_gap_limit_s=SESSION_MS / 1000))
+    assert [verdict[id] for id in CLAIMS if verdict[id].held is not Held.YES] == []
     with lab.zookeeper(Role.DEST) as client:
         broker = {
             f"{acl.id.scheme}:{acl.id.id}:{acl.perms}" for acl in client.get_acls(f"{TOPICS}/load-a")[0]
