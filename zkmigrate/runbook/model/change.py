@@ -208,6 +208,8 @@ class EditLine(HostChange):
         return (self.path, str(self.number), self.before, self.after, encode(self.new))
 
     def describe(self) -> str:
+        if self.before == self.after:
+            return f"leave {self.path} as it is"
         return f"write line {self.number} of {self.path}: {self.new.decode('utf-8', 'replace').strip()}"
 
     def inverse(self, operation: str) -> HostChange:
@@ -215,7 +217,13 @@ class EditLine(HostChange):
 
 
 def edit_line(host: str, path: str, before: bytes, after: bytes) -> EditLine | None:
-    """Return the change from one content of a file to another, or None if not exactly one line differs."""
+    """Return the change from one content of a file to another, or None if more than one line differs.
+
+    Equal contents give a change without a line, for a file that a killed run has already written.
+    """
+    if before == after:
+        digest = hashlib.sha256(before).hexdigest()
+        return EditLine(host, path, 1, b"", b"", digest, digest)
     old, new = before.split(b"\n"), after.split(b"\n")
     wrong = [at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]]
     if len(old) != len(new) or len(wrong) != 1:

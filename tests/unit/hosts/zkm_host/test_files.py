@@ -119,6 +119,18 @@ def test_edit_replaces_one_line_and_keeps_no_other(host: Host, tmp_path: Path) -
     assert not list(tmp_path.glob("*.zkm*"))
 
 
+def test_an_edit_of_a_file_that_is_written_already_carries_no_line(host: Host, tmp_path: Path) -> None:
+    """A killed run plans it again, and the journal must not get a line that it does not need."""
+    target = edited(tmp_path)
+    target.write_bytes(AFTER)
+    made = edit_line("host", str(target), AFTER, AFTER)
+    assert made is not None
+    assert (made.old, made.new) == (b"", b"")
+    assert host.call("edit", "e", *made.arguments()).text == f"unchanged {target}\n"
+    target.write_bytes(BEFORE)
+    assert "somebody changed it" in host.refused("edit", *made.arguments())
+
+
 def test_restore_of_an_edit_leaves_what_others_changed_meanwhile(host: Host, tmp_path: Path) -> None:
     target = edited(tmp_path)
     assert edit(host, target).rc == 0
