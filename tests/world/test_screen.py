@@ -34,7 +34,7 @@ class Screen:
             env={
                 **os.environ,
                 "ZKMIGRATE_RUNS": str(folder / "runs"),
-                "WORLD_SPEED": "4",
+                "WORLD_SPEED": "2",
                 "TERM": "xterm",
                 "COLUMNS": "120",
             },
