@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from zkmigrate.kafka.rules.listeners import listeners
 from zkmigrate.move.facts.secured import CLIENT, PREFIX, Secured
 from zkmigrate.move.preflight.broker import BEFORE_ROLL
-from zkmigrate.move.preflight.certificates import first_unread, until, verdicts
+from zkmigrate.move.preflight.certificates import client_auth, first_unread, until, verdicts
 from zkmigrate.move.preflight.check import Judged, Scope, check, unseen, why
 from zkmigrate.move.preflight.evidence import Evidence
 from zkmigrate.move.preflight.jaas import NO_SASL, refused, settings_of, table_of_clients
@@ -168,7 +168,7 @@ def _stores(e: Evidence, broker: Secured, name: str) -> dict[str, Reading[Certif
 
 def _asks(server: Secured) -> bool:
     """Return whether a server demands a certificate of its clients."""
-    return CLIENT in server.trust and settings_of(server).get("ssl.clientAuth", "need").lower() == "need"
+    return CLIENT in server.trust and client_auth(server) == "need"
 
 
 def _between(c: Context, e: Evidence, broker: Secured, name: str) -> Iterator[str]:
@@ -187,11 +187,7 @@ def _between(c: Context, e: Evidence, broker: Secured, name: str) -> Iterator[st
                 yield f"{host}'s certificate does not name {address}"
         if _asks(secured) and isinstance(own, Absent):
             yield f"{host} demands a certificate, and {name} has none: {own.what}"
-        if (
-            settings_of(secured).get("ssl.clientAuth", "need").lower() != "none"
-            and isinstance(own, Seen)
-            and isinstance(theirs, Seen)
-        ):
+        if client_auth(secured) != "none" and isinstance(own, Seen) and isinstance(theirs, Seen):
             for reason in verdicts(own.value, theirs.value, times):
                 yield f"{host} does not trust {name}'s certificate: {reason}"
             yield from (

@@ -1,4 +1,4 @@
-"""Checks of certificates: each server's own, and whether all servers and brokers trust each other's.
+"""Check certificates: each server's own, and whether all servers trust each other's.
 
 After the cut-over each dest host connects to each other one, and each accepts connections: so every
 certificate is used in both roles, and is verified by every other host.
@@ -74,9 +74,14 @@ def certificate(c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(not wrong, "; ".join(wrong) or ", ".join(sorted(own)), needed, host, moves[:1])
 
 
+def client_auth(server: Secured) -> str:
+    """Return whether a server asks its clients for a certificate: need, want or none, as ssl.clientAuth."""
+    return settings_of(server).get("ssl.clientAuth", "need").lower()
+
+
 def _used(server: Secured) -> dict[str, Reading[Certificates]]:
     """Return the trust stores that a server uses: without ssl.clientAuth it needs none for clients."""
-    open_to_all = settings_of(server).get("ssl.clientAuth", "need").lower() == "none"
+    open_to_all = client_auth(server) == "none"
     return {
         kind: reading
         for kind, reading in server.trust.items()
@@ -191,7 +196,7 @@ def _untrusted(c: Context, e: Evidence, host: str) -> Iterator[str]:
 
 
 def verdicts(chain: Certificates, trusted: Certificates, times: tuple[float, ...]) -> tuple[str, ...]:
-    """Return why a chain is not trusted at these times. Its own dates are another check's."""
+    """Return the reasons why a chain is not trusted at these times. dest.certificate judges its own dates."""
     due = [at for at in times if not not_now(chain[0], at)] or [chain[0].not_valid_after_utc.timestamp()]
     return tuple(dict.fromkeys(text for at in due if (text := why_not_trusted(chain, trusted, at))))
 

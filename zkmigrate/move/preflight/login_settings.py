@@ -140,8 +140,8 @@ def required_login(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.auth-providers", "dest knows every scheme of ACLs that source knows", Scope.DEST, ALWAYS)
 def auth_providers(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P04. Reads are checked by the server that is asked. Without the line authProvider.N a dest host lets
-    clients log in without a word. Then it refuses reads of the znodes that they own, and after the cut-over
+    """P04. Reads are checked by the server that is asked. Without the line authProvider.N, clients log in at
+    a dest host without an error. Then it refuses reads of the znodes that they own, and after the cut-over
     everything. The x509 provider needs TLS of clients on dest.
 
     To do: Set authProvider.N in dest.settings as source has it.

@@ -28,7 +28,7 @@ from zkmigrate.move.facts.records import Outage
 from zkmigrate.move.facts.replay_disks import mark_on
 from zkmigrate.move.rules.outage import next_to_start
 from zkmigrate.move.steps.brokers_down import STILL_S, registered_among, unknown_services, wait_for_brokers
-from zkmigrate.runbook.model.change import Applied, Changes, PutFile, edit_line, inverses
+from zkmigrate.runbook.model.change import Applied, Changes, inverses, replace_content
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 from zkmigrate.runbook.model.look import Look
@@ -108,12 +108,10 @@ class BrokersBackStep(Step[BackFacts]):
         kafka, broker = c.inventory.kafka, f.brokers[target]
         if not isinstance(broker.properties, Seen) or broker.entry is None:
             raise UsageError(f"{target}: {kafka.config} cannot be read, so it cannot be edited")
-        entry = broker.entry
-        now = broker.properties.value
+        entry, now = broker.entry, broker.properties.value
         content = with_connect(now, connect_to_source(c.inventory, current_connect(now)))
         return (
-            edit_line(target, kafka.config, now, content)
-            or PutFile(target, kafka.config, content, f"{entry.owner}:{entry.group}", entry.mode),
+            replace_content(target, kafka.config, now, content, f"{entry.owner}:{entry.group}", entry.mode),
             broker_service(c.inventory, target, "start"),
         )
 

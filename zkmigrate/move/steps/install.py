@@ -40,7 +40,10 @@ from zkmigrate.zookeeper.facts.disk import VERSION_2
 from zkmigrate.zookeeper.facts.members import Members
 
 PolicyOf: TypeAlias = Callable[[Inventory, str], tuple[str, ...]]
-"""A function from inventory and host to the lines of :mod:`zkmigrate.runbook.model.policy`."""
+"""A function that takes an inventory and a host, and returns the lines of that host's policy.
+
+:mod:`zkmigrate.runbook.model.policy` describes the lines.
+"""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from zkmigrate.move.dependent import AnyDependent, Ending, MemberFacts, OfDepend
 from zkmigrate.move.facts.connections import addresses, connections_of
 from zkmigrate.move.facts.dest_status import unanswered
 from zkmigrate.move.rules.soak import soak_progress
-from zkmigrate.runbook.model.change import Applied, Changes, PutFile, edit_line, inverses
+from zkmigrate.runbook.model.change import Applied, Changes, inverses, replace_content
 from zkmigrate.runbook.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, each, meanings
 from zkmigrate.runbook.model.look import DirEntry, Look
@@ -163,8 +163,8 @@ class RollStep(OfDependent, Step[RollFacts]):
             raise UsageError(f"{target}: {path} cannot be read, so it cannot be edited")
         entry, now = member.entry, member.file.value
         content = d.with_dest(c.inventory, now)
-        put = PutFile(target, path, content, f"{entry.owner}:{entry.group}", entry.mode)
-        change = edit_line(target, path, now, content) or put
+        owner = f"{entry.owner}:{entry.group}"
+        change = replace_content(target, path, now, content, owner, entry.mode)
         return (change, *d.restart_or_reload(c.inventory, target))
 
     def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:

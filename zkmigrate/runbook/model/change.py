@@ -234,6 +234,11 @@ def edit_line(host: str, path: str, before: bytes, after: bytes) -> EditLine | N
     return EditLine(host, path, at + 1, old[at] + end, new[at] + end, *digests)
 
 
+def replace_content(host: str, path: str, before: bytes, after: bytes, owner: str, mode: str) -> HostChange:
+    """Return the change of a file's content: of one line if that is enough, else of the whole file."""
+    return edit_line(host, path, before, after) or PutFile(host, path, after, owner, mode)
+
+
 @dataclass(frozen=True)
 class MoveAside(HostChange):
     """Rename a file or directory so that it can be put back.
