@@ -108,7 +108,7 @@ class Night:
         process = tool.started(self.lab, self.directory, RUN, verb, *options)
         said, _ = process.communicate(timeout=600)
         print(said)
-        assert process.returncode == 0
+        assert process.returncode == 0, said[-4000:]
         return said
 
 
