@@ -14,10 +14,11 @@ from zkmigrate.errors import ZkmigrateError
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that repeats cases."""
+    """Add the option that repeats cases, and the one that secures the labs of faults in the window."""
     parser.addoption(
         "--times", type=int, help="How often cuts, kills of start_order, switches or faults are played."
     )
+    parser.addoption("--security", default="", help="Kinds of security, or full, for window_faults.")
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:

@@ -93,11 +93,11 @@ The drill writes the page from the rows that held. {moved} of {len(CELLS)} rows 
 {secured} with security.
 
 - *moved*: every claim held. No acknowledged record was lost or read twice. Sessions are those that were kept
-  of those before the window. The window is the longest time without an acknowledged write, in seconds.
+  of those before the window. The window is the time from FENCE to the first write that dest served.
 - *not tried*: nobody has played this row in its present form.
 - `full` is every kind of security of [the lab](../how-to/lab.md) but `enforce`.
 
-| ZooKeeper | Kafka | chroot | security | shape | outcome | sessions | window |
+| ZooKeeper | Kafka | chroot | security | shape | outcome | sessions | window, s |
 |---|---|---|---|---|---|---|---|
 {rows}
 The preflight refuses these clusters by name:

@@ -23,12 +23,12 @@ import pytest
 from tests.drills.labs import OneLab, Play, Series, judge_last, loaded_lab, times_of
 from tests.drills.window_cases import CASES, LABS, Case
 from tests.drills.window_site import WindowSite
-from zkmigrate.lab import fault
+from zkmigrate.lab import fault, security
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator
-from zkmigrate.lab.spec import LONG_SESSIONS, Role
+from zkmigrate.lab.spec import LONG_SESSIONS, LabSpec, Role
 from zkmigrate.lab.wait import TimedProgress
 
 pytestmark = pytest.mark.drill
@@ -80,13 +80,15 @@ def roll_to_dest(lab: Lab, load: LoadRunner, directory: Path, broker_lost: str) 
 
 
 @contextmanager
-def in_lab(name: str, directory: Path, wrong_loads: list[str]) -> Iterator[tuple[Series, WindowSite]]:
+def in_lab(
+    name: str, spec: LabSpec, directory: Path, wrong_loads: list[str]
+) -> Iterator[tuple[Series, WindowSite]]:
     """Build a lab with brokers and clients on dest, whose load is judged at the end."""
     progress = TimedProgress()
     directory.mkdir()
     # Low rates keep logs and trees short, because every judgement reads them.
     history = directory / "history"
-    with loaded_lab(LONG_SESSIONS, history, progress, raw_rate=10.0, tenant_rate=20.0) as (lab, load):
+    with loaded_lab(spec, history, progress, raw_rate=10.0, tenant_rate=20.0) as (lab, load):
         site = roll_to_dest(lab, load, directory, LABS[name])
         yield Series(), site
         judge_last(wrong_loads, name, site.judge_load)
@@ -96,8 +98,9 @@ Windows: TypeAlias = OneLab[str, tuple[Series, WindowSite]]
 
 
 @pytest.fixture(scope="module")
-def windows(directory: Path, wrong_loads: list[str]) -> Iterator[Windows]:
-    with closing(Windows(lambda name: in_lab(name, directory / name, wrong_loads))) as made:
+def windows(directory: Path, wrong_loads: list[str], pytestconfig: pytest.Config) -> Iterator[Windows]:
+    spec = replace(LONG_SESSIONS, security=security.parse(pytestconfig.getoption("--security")))
+    with closing(Windows(lambda name: in_lab(name, spec, directory / name, wrong_loads))) as made:
         yield made
 
 

@@ -25,7 +25,7 @@ from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator, ToolProcess
 from zkmigrate.lab.readiness import mode_of
 from zkmigrate.lab.source_state import source_state
-from zkmigrate.lab.spec import CLIENT_PORT, Role
+from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.move.rules.window_rules import deadlines
 from zkmigrate.runbook.model.window import Phase, Trouble
@@ -135,7 +135,7 @@ class HostLate(HostDead):
     def mend(self, scene: Scene) -> list[str]:
         wrong = super().mend(scene)
         others = [host for host in scene.lab.role(Role.DEST) if host.name != self.host]
-        first = ",".join(f"{host.address}:{CLIENT_PORT}" for host in others)
+        first = ",".join(f"{host.address}:{scene.lab.spec.client_port}" for host in others)
         self._hand(scene, "halt", "hand-halt")
         self._hand(scene, "go", "hand-go", "rest", first, str(len(others)), "10000")
         wait_until(f"{self.host} has joined", lambda: self._not_open(scene), JOINED_S)

@@ -33,7 +33,7 @@ from zkmigrate.lab.lab import Lab, needs_root, sweep
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOOKEEPER_DATA
-from zkmigrate.lab.security import FULL, parse
+from zkmigrate.lab.security import parse
 from zkmigrate.lab.shutdown import running
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
@@ -370,7 +370,7 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
 @click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of a filler znode.")
 @click.option(
     "--security",
-    callback=lambda _context, _option, text: FULL if text == "full" else parse(text),
+    callback=lambda _context, _option, text: parse(text),
     default="",
     help="Kinds of security with commas between, as for `lab up`; or full, which is all but enforce.",
 )

@@ -49,7 +49,9 @@ FIRST_PEM = (2, 7)
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Return the kinds in a list with commas; none for an empty text."""
+    """Return the kinds in a list with commas: none for an empty text, and `FULL` for "full"."""
+    if text.strip() == "full":
+        return FULL
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
 

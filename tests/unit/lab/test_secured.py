@@ -75,6 +75,7 @@ def test_security_survives_json_and_older_records_have_none() -> None:
     assert LabSpec.from_json(older) == LabSpec()
     assert parse(" sasl, tls,") == ("sasl", "tls")
     assert parse("") == ()
+    assert parse("full") == tuple(kind for kind in Kind if kind is not Kind.ENFORCE)
 
 
 def test_no_security_changes_nothing() -> None:
