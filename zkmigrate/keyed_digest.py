@@ -10,9 +10,12 @@ import re
 _KEY = os.urandom(32)
 """Random for each process, so that nobody can compare a digest with those of guessed secrets."""
 
-_SECRET = re.compile(
-    r"(?i).*(?:password(?!path)|passphrase|superdigest|secret|master\.key|jaas\.config|keystore\.key$|credential)(?!.*path$).*"
+SECRET_NAME = (
+    r"(?:passw(?:or)?d(?!path)|passphrase|superdigest|secret|credential|jaas\.config"
+    r"|(?:keystore|master)\.key(?![a-z]))(?![\w.-]*path)"
 )
+"""A regular expression, without regard to case: part of the name of each setting that may hold a secret."""
+_SECRET = re.compile(rf"(?i).*{SECRET_NAME}.*")
 
 
 def is_secret(key: str) -> bool:

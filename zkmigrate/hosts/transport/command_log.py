@@ -10,13 +10,15 @@ import logging
 import re
 from collections.abc import Sequence
 
+from zkmigrate.keyed_digest import SECRET_NAME
+
 LOG = logging.getLogger("zkmigrate.hosts")
 
 _LONGEST = 200
 _WORD = 48
 """The longest word that is logged, in characters. A longer one that is not a path may be a file's content."""
 _LINES = 40
-_SECRET = re.compile(r"(?i)((?:password|passphrase|secret|jaas|credential|token|digest)[\w.-]*\s*[=:]).*")
+_SECRET = re.compile(rf"(?i)({SECRET_NAME}[\w.-]*\s*[=:]).*")
 
 
 def sent(host: str, words: Sequence[str], stdin: bytes = b"") -> None:

@@ -22,6 +22,7 @@ from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.zkm_host import kernel
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.inventory.inventory import digest as inventory_digest
+from zkmigrate.keyed_digest import SECRET_NAME
 from zkmigrate.runbook.engine.codec import encode_change
 from zkmigrate.runbook.engine.lock import UNWITNESSED
 from zkmigrate.runbook.model.change import (
@@ -61,13 +62,12 @@ NOTHING = "nothing, because everything is already as this step needs it"
 RUN = "RUN"
 """Placeholder for the run's id, which is unknown before the run begins."""
 
-_NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
-_SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
+_SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{SECRET_NAME}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
 """Matches a setting with a secret-looking name, with the lines that continue its value."""
 
 _PART = r"""[^\s"'=;,]{0,80}"""
 _QUOTED = r"""\\?"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s;,]+"""
-_WITHIN = re.compile(rf"(?i)({_PART}{_NAMED}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
+_WITHIN = re.compile(rf"(?i)({_PART}{SECRET_NAME}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
 """Matches ``password="…"`` inside another line, as in JAAS options and JVM flags."""
 
 

@@ -38,5 +38,6 @@ def test_what_is_no_secret_stays_as_it_is() -> None:
     content = (
         "zookeeper.connect=a:2181/kafka\nssl.keystore.location=/etc/k.jks\nlog.cleaner.dedupe=1\n"
         "delegation.token.max.lifetime.ms=1\nlistener.name.x=\\\n  y\nnode.id=3\n"
+        "ssl.keyStore.passwordPath=/etc/zookeeper/password\nsecret.file.path=/etc/s\n"
     )
     assert without_secrets(content.encode()) == content
