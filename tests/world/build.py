@@ -39,6 +39,7 @@ class World:
         self._source, self._dest = 3, 3
         self._commands = False
         self._chroot = "/kafka"
+        self._brokers_net = "2"
 
     def ensemble(self, source: int, dest: int = 3) -> Self:
         """So many source hosts and dest hosts."""
@@ -48,6 +49,11 @@ class World:
     def chroot(self, path: str) -> Self:
         """Where Kafka's znodes are; /kafka where nothing is said."""
         self._chroot = path
+        return self
+
+    def beside(self, role: str) -> Self:
+        """Each broker is on the machine of the server of this role that has its number."""
+        self._brokers_net = {"source": "", "dest": "1"}[role]
         return self
 
     def commands(self) -> Self:
@@ -87,7 +93,7 @@ class World:
             '  settings: {tickTime: 2000, initLimit: 10, syncLimit: 5, 4lw.commands.whitelist: "*"}\n'
             f"{self._service('zookeeper')}"
             f"kafka:\n  cluster_id: abcdefghijklmnopqrstuv\n  chroot: {self._chroot}\n"
-            f"  brokers:\n{_hosts('broker', '2', self._brokers, 'id')}{self._service('kafka')}"
+            f"  brokers:\n{_hosts('broker', self._brokers_net, self._brokers, 'id')}{self._service('kafka')}"
         )
 
     def _service(self, name: str) -> str:

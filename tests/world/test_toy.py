@@ -163,7 +163,7 @@ def test_its_own_hosts_are_checked_against_all_others(tmp_path: Path) -> None:
     with pytest.raises(InventoryError) as caught:
         load(file, KeeperInventory, PLAYBOOK.sections)
     said = str(caught.value)
-    one_role = "(needed: each host in one role, "
+    one_role = "(needed: each host in one role; "
     assert "operator[0]: 10.0.0.32 is the keeper host keeper2 (needed:" in said
     assert "keeper.hosts[2].name: name 'keeper1' occurs twice among the keeper hosts (needed:" in said
     assert f"keeper.hosts[3].name: name 'dest3' is already a dest host, dest3 {one_role}" in said

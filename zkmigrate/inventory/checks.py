@@ -128,18 +128,25 @@ def _is_ip(text: str) -> bool:
     return True
 
 
+MAY_SHARE = (frozenset({"source", "broker"}),)
+"""The roles that one machine may have. Each has a name of its own there, and the machine's address."""
+
+
 def _twice(hosts: list[_Host]) -> _Wrong:
     names: dict[str, _Host] = {}
-    addresses: dict[str, _Host] = {}
+    addresses: dict[str, list[_Host]] = {}
     for host in hosts:
         if host.name:
             first = names.setdefault(host.name, host)
             if first is not host:
                 yield (*host.path, "name"), _clash(f"name {host.name!r}", first, host)
         for path, text in host.addresses:
-            first = addresses.setdefault(spelled(text), host)
-            if first is not host:
-                yield path, _clash(f"address {text}", first, host)
+            others = addresses.setdefault(spelled(text), [])
+            for first in others:
+                if frozenset({first.role, host.role}) not in MAY_SHARE:
+                    yield path, _clash(f"address {text}", first, host)
+                    break
+            others.append(host)
 
 
 def _clash(what: str, first: _Host, host: _Host) -> str:
@@ -147,8 +154,8 @@ def _clash(what: str, first: _Host, host: _Host) -> str:
         return f"{what} occurs twice among the {host.role} hosts (needed: each once)"
     return (
         f"{what} is already a {first.role} host, {first.name or 'without a name'} (needed: each host in "
-        f"one role, Kafka and ZooKeeper on separate machines. Check whether {first.role} and {host.role} "
-        "are swapped)"
+        f"one role; only a broker and a source server may have one address. Check whether {first.role} and "
+        f"{host.role} are swapped)"
     )
 
 

@@ -53,11 +53,16 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         connect = properties.value.get("zookeeper.connect", "")
         wrong = dict(_file_mistakes(c, host, id, connect, reading.value))
         written_out = "" if "${" in connect else connect
-        resolve = resolver(k.resolved, host, addresses(inventory.broker(host)))
+        own = addresses(inventory.broker(host))
+        shared = own & {a for server in inventory.source.hosts for a in addresses(server)}
+        # Where a source server has the broker's machine, a loopback address would be both source and nowhere.
+        resolve = resolver(k.resolved, host, ("127.0.0.1",) if shared else own)
         strange, unknown = others_than(inventory.source.hosts, written_out, resolve, host)
         if strange:
             mistake = f"zookeeper.connect names {', '.join(strange)}, not a source host"
             wrong[mistake] = "correct source.hosts in migration.yml, or add the address under also"
+            if shared:
+                wrong[mistake] += ". If a name resolves to loopback there: write the machine's address"
         failed = bool(wrong)
         if unknown:
             wrong["; ".join(unknown)] = f"let each name in zookeeper.connect resolve on {host}"

@@ -60,29 +60,41 @@ def access(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(facts, "an answer of zkm-host as root", host, moves)
 
 
-@check("host.one-role", "{system} and ZooKeeper are not on one machine", Scope.OWN)
+@check("host.one-role", "no machine has two roles that exclude each other", Scope.OWN)
 def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. The cut blocks traffic between dest's and source's addresses, so a host with both roles would
-    cut itself off. Nobody has drilled a {one} beside a ZooKeeper server. The check compares the addresses
-    that each host shows.
+    """P23. The cut blocks traffic between dest's and source's addresses, so a machine of both would cut
+    itself off. A {one} may be on the machine of a source server, but not with `policy.cut: all`, which would
+    block it from dest until finalize. The check compares the addresses that each host shows.
 
-    To do: Correct migration.yml, or give each role its own machine.
+    To do: Correct migration.yml, or give each role its own machine. For a {one} beside a source server, set
+    `policy.cut: zookeeper`.
     """
     parts: tuple[ZooKeeperHost | Member, ...] = (
         *c.inventory.source.hosts,
         *c.inventory.dest.hosts,
         *e.dependent.members(c.inventory),
     )
-    needed = "no address that another host of the inventory has"
+    needed = "no address that a host with a role that excludes its own has"
     for host, facts in e.facts.items():
         if not isinstance(facts, Seen):
             yield unseen(facts, needed, host)
             continue
         here = {a for text in facts.value.addresses for a in numeric(text)}
-        others = [f"{p.name} ({a})" for p in parts if p.name != host for a in sorted(addresses(p) & here)]
-        moves = ("correct migration.yml", "give each its own machine: this layout is not supported")
-        seen = f"it has the address of {', '.join(others)} too" if others else "none"
-        yield Judged(not others, seen, needed, host, moves)
+        beside = [p for p in parts if p.name != host and addresses(p) & here]
+        allowed = c.inventory.source_names if host in e.files else ()
+        all_cut = c.inventory.policy.cut == "all"
+        others = [p for p in beside if all_cut or p.name not in allowed]
+        named = ", ".join(f"{p.name} ({a})" for p in others for a in sorted(addresses(p) & here))
+        moves: tuple[str, ...] = (
+            "correct migration.yml",
+            "give each its own machine: this layout is not supported",
+        )
+        if others and all(p.name in allowed for p in others):
+            one = e.dependent.words.one
+            moves = (f"set policy.cut: zookeeper in migration.yml: all blocks this {one} from dest",)
+        yield Judged(
+            not others, f"it has the address of {named} too" if others else "none", needed, host, moves
+        )
 
 
 @check("host.tools", "the host has the tools that zkm-host uses there", Scope.OWN, ALWAYS)

@@ -68,14 +68,15 @@ def _reached(
 @check("dest.cut-ends", "the cut ends no connection but ZooKeeper's own", Scope.DEST, ALWAYS, Severity.WARN)
 def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
     """From CUT until finalize the dest hosts refuse ZooKeeper's ports between dest's and source's
-    addresses. With `policy.cut: all` they refuse every port but sshd's. The check sees connections that
-    are open now; a backup that comes and goes shows only while it is connected.
+    addresses, but not what connects from there to dest's client ports. With `policy.cut: all` they refuse
+    every port but sshd's. The check sees connections that are open now; a backup that comes and goes shows
+    only while it is connected.
 
     To do: Let that service use another host until finalize. With `policy.cut: all`, consider `policy.cut:
     zookeeper`.
     """
     source, dest = c.inventory.source, c.inventory.dest
-    refused = _refused(c, e)
+    refused = set(_refused(c, e))
     everything = c.inventory.policy.cut == "all"
     of = {a: h.name for h in source.hosts for a in addresses(h)}
     own = {p for ports in (source.ports, dest.ports) for p in (ports.quorum, ports.election)}
@@ -90,7 +91,7 @@ def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
             if s.peer in of
             and not own & {s.local_port, s.peer_port}
             and s.local_port != c.inventory.ssh.port
-            and (everything or {s.local_port, s.peer_port} & set(refused))
+            and (everything or s.peer_port in refused or s.local_port in refused - {*dest.ports.clients})
         ]
         moves = (
             "find the service: it is refused from CUT until finalize, so let it use another host meanwhile",

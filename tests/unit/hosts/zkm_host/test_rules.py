@@ -230,6 +230,39 @@ def test_a_cut_of_zookeepers_ports_ends_them_both_ways_and_nothing_else(dest: De
     assert chains(dest) == ALL_TOP
 
 
+def test_a_client_on_sources_machine_is_fenced_until_open_and_the_cut_stays(dest: Dest, source: None) -> None:
+    """A broker there uses dest's client port, which has the number of source's own."""
+    dest.armed(**ZOOKEEPER)
+    before = [dest.net.connect("source", address) for address in ADDRESSES]
+    assert dest.status()["source_sockets"] == "0"
+    dest.do("fence", "600000")
+    for client in before:
+        assert client.wait(60) != 0
+    dest.do("cut", "600000")
+    for address in ADDRESSES:
+        assert dest.net.reaches("source", address) == "ConnectionRefusedError"
+    dest.do("service", "zookeeper", "kill")
+    dest.do("stopped")
+    dest.seal()
+    dest.go()
+    eventually("the participant serves", lambda: dest.phase() == "started")
+    assert dest.net.reaches("source", ADDRESSES[0]) == "ConnectionRefusedError"
+    dest.do("open")
+    after = [dest.net.connect("source", address) for address in ADDRESSES]
+    process(dest, "dest", "2888,3888")
+    for port in (2181, 2888, 3888):
+        for address in SOURCES:
+            assert dest.net.reaches("dest", address, port) == "ConnectionRefusedError"
+    for port in (2888, 3888):
+        for address in ADDRESSES:
+            assert dest.net.reaches("source", address, port) == "ConnectionRefusedError"
+    assert set(dest.call("probe").lines()) == {
+        f"probe {address} {port} refused" for address in SOURCES for port in (2181, 2888, 3888)
+    }
+    assert dest.status()["source_sockets"] == "0"
+    assert [child.poll() for child in after] == [None] * 2
+
+
 @pytest.mark.parametrize("address", SOURCES)
 def test_a_connection_of_zookeeper_on_a_port_that_no_config_tells_is_no_cut(
     dest: Dest, source: None, address: str

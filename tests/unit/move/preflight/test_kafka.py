@@ -210,7 +210,9 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
             seen, lambda w, host=host: w.programs.update({(host, "facts"): TIMEOUT}),
         )
         for host, address, seen in (
-            ("broker2", "10.71.0.12", "the address of source2 (10.71.0.12)"),
+            ("broker2", "10.71.0.33", "the address of broker3 (10.71.0.33)"),
+            ("broker2", "10.71.0.22", "the address of dest2 (10.71.0.22)"),
+            ("dest2", "10.71.0.12", "the address of source2 (10.71.0.12)"),
             ("dest3", "10.71.0.31", "the address of broker1 (10.71.0.31)"),
         )
     ),
@@ -780,6 +782,44 @@ def test_a_backups_connection_ends_only_where_the_policy_refuses_all_of_tcp() ->
     world.socket_lists["dest2"] = Seen("0 0 10.71.0.22:22 10.71.0.13:50200\n")
     login = _found(world, "dest.cut-ends", "cutover", "dest2", Context("r1", everything))
     assert login.held is Held.YES, "the cut spares sshd"
+
+
+BESIDE_SOURCE = "0 0 10.71.0.22:2181 10.71.0.12:50300\n"
+"""broker2 on source2's machine, as dest2 sees it."""
+
+
+def _all() -> Context:
+    plain = inventory()
+    policy = plain.policy.model_copy(update={"cut": "all"})
+    return Context("r1", plain.model_copy(update={"policy": policy}))
+
+
+def test_a_broker_on_a_source_servers_machine_is_fine_unless_the_cut_blocks_it() -> None:
+    world = healthy()
+    shows("broker2", "10.71.0.12")(world)
+    world.socket_lists["dest2"] = Seen(BESIDE_SOURCE)
+    assert _found(world, "host.one-role", "preflight", "broker2").held is Held.YES
+    assert _found(world, "dest.cut-ends", "cutover", "dest2").held is Held.YES
+    found = _found(world, "host.one-role", "preflight", "broker2", _all())
+    assert (found.held, found.seen) == (Held.NO, "it has the address of source2 (10.71.0.12) too")
+    assert found.moves[0] == "set policy.cut: zookeeper in migration.yml: all blocks this broker from dest"
+    assert _found(world, "dest.cut-ends", "cutover", "dest2", _all()).held is Held.NO
+
+
+def test_a_loopback_name_of_source_is_refused_on_a_source_servers_machine() -> None:
+    """Its sockets would show neither that the broker is on source nor that it has left."""
+    world, asked = healthy(), context()
+    brokers = asked.inventory.kafka.brokers
+    beside = (brokers[0], brokers[1].model_copy(update={"address": "10.71.0.12"}), brokers[2])
+    kafka_section = asked.inventory.kafka.model_copy(update={"brokers": beside})
+    asked = replace(asked, inventory=asked.inventory.model_copy(update={"kafka": kafka_section}))
+    text = server_properties(2).replace("10.71.0.12:2181", "localhost:2181")
+    file("broker2", PROPERTIES, text.encode())(world)
+    world.resolved["broker2", "localhost"] = Seen(("127.0.0.1",))
+    found = _found(world, "kafka.config", "preflight", "broker2", asked)
+    assert found.held is Held.NO
+    assert "zookeeper.connect names localhost, not a source host" in found.seen
+    assert "write the machine's address" in " ".join(found.moves)
 
 
 @pytest.mark.parametrize(
