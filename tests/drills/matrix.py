@@ -55,6 +55,8 @@ CELLS = (
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--service", "commands")),
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--source-reconfig",)),
     Cell("3.9.5", "3.9.5", "3.9.1", shape=("--source-reconfig",)),
+    Cell("3.5.8", "3.5.8", "2.8.2", shape=("--shared", "source-brokers")),
+    Cell("3.5.8", "3.5.8", "2.8.2", shape=("--shared", "dest-brokers")),
 )
 REFUSED = {
     "Kafka that migrates to KRaft": "kafka.kraft",

@@ -37,11 +37,13 @@ from zkmigrate.lab.state import HostRecord
 class LabHost:
     """A host of a running lab.
 
-    address: its IPv4 address in the lab's network. netns: the name of its network namespace. pid: the
-    container's PID 1 as seen from this machine, 0 if the host is down.
+    machine: the name of the lab's machine that it runs on. address: its IPv4 address in the lab's network.
+    netns: the name of its network namespace. pid: the container's PID 1 as seen from this machine, 0 if the
+    host is down.
     """
 
     name: str
+    machine: str
     role: Role
     address: str
     netns: str
@@ -87,13 +89,14 @@ class LabAccess:
         return {
             name: LabHost(
                 name=name,
+                machine=plan.machine,
                 role=plan.role,
                 address=plan.address,
-                netns=network.netns(self.id, name),
-                pid=self._pid(record.hosts.get(name, HostRecord())),
+                netns=network.netns(self.id, plan.machine),
+                pid=self._pid(record.hosts.get(plan.machine, HostRecord())),
                 myid=plan.myid,
                 rack=plan.rack,
-                root=machines.host_directory(self.directory, name) / "root",
+                root=machines.host_directory(self.directory, plan.machine) / "root",
             )
             for name, plan in self.plans.items()
         }
@@ -161,7 +164,7 @@ class LabAccess:
 
     @property
     def bridge_netns(self) -> str:
-        """The network namespace of the bridge. Ports have the names of hosts; the operator's port is `op`."""
+        """The network namespace of the bridge. Its ports are named after the machines and `op`."""
         return network.netns(self.id, network.BRIDGE)
 
     # -- run commands in it
@@ -286,10 +289,10 @@ class LabAccess:
         return self.plans[host]
 
     def _leader(self, host: str) -> ProcessId:
-        self._plan(host)
-        leader = self._record.hosts.get(host, HostRecord()).leader
+        machine = self._plan(host).machine
+        leader = self._record.hosts.get(machine, HostRecord()).leader
         if leader is None or not leader.alive():
-            leader = self.record.hosts.get(host, HostRecord()).leader
+            leader = self.record.hosts.get(machine, HostRecord()).leader
         if leader is None or not leader.alive():
             raise LabError(f"{host} of lab {self.id} is down")
         return leader

@@ -26,7 +26,7 @@ from zkmigrate.lab.security import Kind
 from zkmigrate.lab.security import parse as kinds
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.shutdown import end_on_signals
-from zkmigrate.lab.spec import LabSpec
+from zkmigrate.lab.spec import SHARED, SHARED_HELP, LabSpec
 
 
 class LabGroup(click.Group):
@@ -129,6 +129,7 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
     default="",
     help=f"Security of servers and their clients: {', '.join(Kind)}. Default: none.",
 )
+@click.option("--shared", type=click.Choice([*SHARED]), help=SHARED_HELP)
 @click.option(
     "--shape",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

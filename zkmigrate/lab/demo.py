@@ -36,7 +36,7 @@ from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.security import parse
 from zkmigrate.lab.shutdown import running
 from zkmigrate.lab.source_state import source_state
-from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.spec import SHARED, SHARED_HELP, LabSpec, Role
 from zkmigrate.lab.speed import measure
 from zkmigrate.lab.timeline import opened_by, step_spans
 from zkmigrate.lab.versions import broker_logs, kafka_version, wanted_versions, zookeeper_version
@@ -374,6 +374,7 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
     default="",
     help="Kinds of security with commas between, as for `lab up`; or full, which is all but enforce.",
 )
+@click.option("--shared", type=click.Choice([*SHARED]), help=SHARED_HELP)
 @click.option("--policy", is_flag=True, help="Let the brokers load our CreateTopicPolicy (not the move).")
 @click.option(
     "--directory", default="demo", type=click.Path(path_type=Path), help="Directory for the result."

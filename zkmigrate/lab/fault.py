@@ -105,12 +105,12 @@ def resume(lab: Lab, host: str) -> None:
 
 def freeze(lab: Lab, host: str) -> None:
     """Stop every process of a host; its kernel keeps the connections. Inverse: `thaw`."""
-    control_groups.freeze(lab.id, host, frozen=True)
+    control_groups.freeze(lab.id, lab.host(host).machine, frozen=True)
 
 
 def thaw(lab: Lab, host: str) -> None:
     """Let the processes of a frozen host continue."""
-    control_groups.freeze(lab.id, host, frozen=False)
+    control_groups.freeze(lab.id, lab.host(host).machine, frozen=False)
 
 
 def pause_ssh(lab: Lab, host: str) -> None:
@@ -145,12 +145,12 @@ def heal(lab: Lab, host: str, other: str | None = None) -> None:
 def _partition_rules(lab: Lab, host: str, other: str | None) -> list[tuple[str, ...]]:
     """Return the ebtables rules of a partition, in the format of `ebtables -L`.
 
-    The bridge's ports have the names of the hosts.
+    The bridge's ports have the names of the machines.
     """
-    here = lab.host(host).name
+    here = lab.host(host).machine
     if other is None:
         return [("FORWARD", "-i", here, "-j", "DROP"), ("FORWARD", "-o", here, "-j", "DROP")]
-    there = network.OPERATOR if other == network.OPERATOR else lab.host(other).name
+    there = network.OPERATOR if other == network.OPERATOR else lab.host(other).machine
     return [
         ("FORWARD", "-i", here, "-o", there, "-j", "DROP"),
         ("FORWARD", "-i", there, "-o", here, "-j", "DROP"),
@@ -302,7 +302,7 @@ def power_on(lab: Lab, host: str) -> None:
     In the lab these rules belong to the network namespace, which outlives the host, so the namespace is
     created again.
     """
-    network.remake_host(lab.id, lab.spec, host)
+    network.remake_host(lab.id, lab.spec, lab.host(host).machine)
     lab.power_on(host)
 
 

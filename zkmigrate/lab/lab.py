@@ -36,6 +36,7 @@ from zkmigrate.lab.spec import (
     MOST_NODE_BYTES,
     LabSpec,
     Role,
+    machines_of,
     shape_of,
 )
 from zkmigrate.lab.state import HostRecord
@@ -86,18 +87,18 @@ class Lab(LabAccess):
     # -- build
 
     def _build(self, software: machines.Software, progress: Progress) -> None:
-        plans = tuple(self.plans.values())
-        machines.check_inotify(len(plans))
+        names = machines_of(self.spec)
+        machines.check_inotify(len(names))
         network.create(self.id, self.spec)
-        progress(f"network: {len(plans)} hosts, operator and bridge in namespaces of their own")
+        progress(f"network: {len(names)} hosts, operator and bridge in namespaces of their own")
         machines.prepare(self.directory, self.spec, software)
         progress("disks: an overlay for each host, keys and configs written")
         with ThreadPoolExecutor(4) as pool:
-            for done in [pool.submit(machines.boot, self.directory, plan.name) for plan in plans]:
+            for done in [pool.submit(machines.boot, self.directory, name) for name in names]:
                 done.result()
         progress("boot: systemd runs on all hosts")
         with self.operator():
-            wait_until("ssh answers", readiness.ssh_answers(plans), SSH_S)
+            wait_until("ssh answers", readiness.ssh_answers(self.plans.values()), SSH_S)
         progress("ssh: answers on all hosts")
         shape = shape_of(self.spec)
         for ensemble in shape.ensembles:
@@ -240,23 +241,23 @@ class Lab(LabAccess):
 
     def power_off(self, host: str, deadline_s: float = 30) -> None:
         """Power a host off as `systemctl poweroff` does, or kill it after ``deadline_s`` seconds."""
-        self._plan(host)
-        if not lab_host.power_off(self.record.hosts.get(host, HostRecord()), deadline_s):
-            teardown.kill_host(self.id, host)
-        teardown.clear_host(self.id, host)
+        machine = self._plan(host).machine
+        if not lab_host.power_off(self.record.hosts.get(machine, HostRecord()), deadline_s):
+            teardown.kill_host(self.id, machine)
+        teardown.clear_host(self.id, machine)
 
     def cut_power(self, host: str) -> None:
         """Kill every process of a host at once, and leave the host off."""
-        self._plan(host)
-        teardown.kill_host(self.id, host)
-        teardown.clear_host(self.id, host)
+        machine = self._plan(host).machine
+        teardown.kill_host(self.id, machine)
+        teardown.clear_host(self.id, machine)
 
     def power_on(self, host: str) -> None:
         """Boot a host that is off, and wait until its sshd answers."""
         plan = self._plan(host)
         if self.hosts[host].pid:
             raise LabError(f"{host} of lab {self.id} is already running")
-        machines.boot(self.directory, host)
+        machines.boot(self.directory, plan.machine)
         with self.operator():
             wait_until(f"ssh of {host}", readiness.ssh_answers([plan]), SSH_S)
 

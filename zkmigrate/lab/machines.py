@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from zkmigrate.lab.credentials import Credentials
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.security import Kind
 from zkmigrate.lab.shape import Ensemble
-from zkmigrate.lab.spec import JAVA_11_KAFKA, HostPlan, LabSpec, Role, hosts_of
+from zkmigrate.lab.spec import JAVA_11_KAFKA, HostPlan, LabSpec, Role, machines_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress
 
@@ -34,8 +35,8 @@ INOTIFY_PER_HOST = 4
 class Software:
     """The software of a lab's hosts.
 
-    rootfs: the clean root file system. bound: for each host, the directories of this machine to bind into the
-    host, by path inside the host.
+    rootfs: the clean root file system. bound: for each machine of the lab, the directories of this machine to
+    bind into it, by path inside.
     """
 
     rootfs: Path
@@ -63,7 +64,8 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
         return jars | ({render.JAVA_11: provision.java11_home()} if part.version in JAVA_11_KAFKA else {})
 
     rootfs = provision.ensure_rootfs(progress)
-    return Software(rootfs, {plan.name: binds(plan) for plan in hosts_of(spec)})
+    machines = machines_of(spec).items()
+    return Software(rootfs, {name: dict(ChainMap(*map(binds, hosts))) for name, hosts in machines})
 
 
 def check_inotify(hosts: int) -> None:
@@ -88,9 +90,9 @@ def check_inotify(hosts: int) -> None:
             os.close(one)
 
 
-def host_directory(directory: Path, host: str) -> Path:
-    """Return the directory of one host of a lab."""
-    return directory / "hosts" / host
+def host_directory(directory: Path, machine: str) -> Path:
+    """Return the directory of one machine of a lab."""
+    return directory / "hosts" / machine
 
 
 def operator_key(directory: Path) -> Path:
@@ -146,40 +148,41 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
     if credentials is not None:
         credentials.write(credentials_directory(directory))
     known = []
-    for plan in hosts_of(spec):
-        key = KeyPair.generate()
-        known.append((plan.name, plan.address, key.public))
-        own = host_directory(directory, plan.name)
+    for name, plans in machines_of(spec).items():
+        plan, key = plans[0], KeyPair.generate()
+        known += [(host.name, host.address, key.public) for host in plans]
+        own = host_directory(directory, name)
         root = lab_host.mount_root(own, software.rootfs)
         for number, (path, megabytes) in enumerate(render.data_disks(spec, plan).items(), 1):
             lab_host.attach_disk(own / f"disk{number}.img", root / path.lstrip("/"), megabytes)
         files = render.host_files(spec, plan, key.private, operator.public, credentials)
         files = (*files, *between.files(spec, plan))
         lab_host.write_files(root, files, render.account_lines(plan))
-        binds = "".join(f"{inside}\t{path}\n" for inside, path in software.bound[plan.name].items())
-        _binds_file(directory, plan.name).write_text(binds)
+        binds = "".join(f"{inside}\t{path}\n" for inside, path in software.bound[name].items())
+        _binds_file(directory, name).write_text(binds)
     known_hosts_file(directory).write_text(known_hosts(known))
 
 
-def _binds_file(directory: Path, host: str) -> Path:
+def _binds_file(directory: Path, machine: str) -> Path:
     """Return the file that lists the directories to bind at every boot.
 
     Each line is a path inside the host, a tab, and a path on this machine.
     """
-    return host_directory(directory, host) / "binds"
+    return host_directory(directory, machine) / "binds"
 
 
-def boot(directory: Path, host: str) -> None:
-    """Boot a host that is off, and record its processes as they appear."""
-    own = host_directory(directory, host)
-    pairs = [line.split("\t") for line in _binds_file(directory, host).read_text().splitlines()]
+def boot(directory: Path, machine: str) -> None:
+    """Boot a machine that is off, and record its processes as they appear."""
+    own = host_directory(directory, machine)
+    pairs = [line.split("\t") for line in _binds_file(directory, machine).read_text().splitlines()]
     read_only = {inside: Path(path) for inside, path in pairs}
     record = state.read(directory)
-    plan = next(plan for plan in hosts_of(record.spec) if plan.name == host)
-    supervisor = lab_host.start(record.id, host, own, read_only, WEIGHTS.get(plan.role, 1))
-    state.update(directory, lambda record: record.with_host(host, HostRecord(supervisor)))
+    plan, *others = machines_of(record.spec)[machine]
+    weight = sum(WEIGHTS.get(host.role, 1) for host in (plan, *others))
+    supervisor = lab_host.start(record.id, machine, own, read_only, weight)
+    state.update(directory, lambda record: record.with_host(machine, HostRecord(supervisor)))
     if plan.broker is not None and plan.broker.disk_mb_s is not None:
         disks = [own / "root" / path.lstrip("/") for path in render.data_disks(record.spec, plan)]
-        control_groups.limit_disks(record.id, host, disks, plan.broker.disk_mb_s)
-    leader = lab_host.wait_for_leader(host, own, supervisor, BOOT_S)
-    state.update(directory, lambda record: record.with_host(host, HostRecord(supervisor, leader)))
+        control_groups.limit_disks(record.id, machine, disks, plan.broker.disk_mb_s)
+    leader = lab_host.wait_for_leader(machine, own, supervisor, BOOT_S)
+    state.update(directory, lambda record: record.with_host(machine, HostRecord(supervisor, leader)))

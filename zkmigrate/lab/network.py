@@ -15,7 +15,7 @@ from pathlib import Path
 from zkmigrate.lab.commands import run
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.processes import ProcessId
-from zkmigrate.lab.spec import OPERATOR_ADDRESS, SUBNET, LabSpec, hosts_of
+from zkmigrate.lab.spec import OPERATOR_ADDRESS, SUBNET, LabSpec, machines_of
 from zkmigrate.lab.wait import wait_until
 
 NETNS_DIRECTORY = Path("/run/netns")
@@ -25,14 +25,15 @@ _CLONE_NEWNET = 0x40000000
 
 
 def netns(lab_id: str, member: str) -> str:
-    """Return the name of the network namespace of a host, of the operator ("op") or of the bridge ("br")."""
+    """Return the name of the network namespace of a machine, of the operator ("op") or the bridge ("br")."""
     return f"zkm-{lab_id}-{member}"
 
 
 def create(lab_id: str, spec: LabSpec) -> None:
     """Create every namespace of the lab and connect them all to the bridge."""
     bridge = netns(lab_id, BRIDGE)
-    members = {OPERATOR: OPERATOR_ADDRESS} | {host.name: host.address for host in hosts_of(spec)}
+    members = {OPERATOR: OPERATOR_ADDRESS}
+    members |= {machine: hosts[0].address for machine, hosts in machines_of(spec).items()}
     run(["ip", "netns", "add", bridge])
     run(
         ["ip", "-n", bridge, "-batch", "-"],
@@ -42,14 +43,14 @@ def create(lab_id: str, spec: LabSpec) -> None:
         _join(lab_id, spec, member, address)
 
 
-def remake_host(lab_id: str, spec: LabSpec, host: str) -> None:
-    """Replace a host's namespace by a new one with the same address, without rules, sets and connections."""
-    name = netns(lab_id, host)
+def remake_host(lab_id: str, spec: LabSpec, machine: str) -> None:
+    """Replace a machine's namespace by one with the same address, without rules, sets and connections."""
+    name = netns(lab_id, machine)
     _end_processes(name)
     # The port would disappear with its peer, but too late: its name is needed at once.
-    run(["ip", "-n", netns(lab_id, BRIDGE), "link", "delete", host])
+    run(["ip", "-n", netns(lab_id, BRIDGE), "link", "delete", machine])
     run(["ip", "netns", "delete", name])
-    _join(lab_id, spec, host, next(plan.address for plan in hosts_of(spec) if plan.name == host))
+    _join(lab_id, spec, machine, machines_of(spec)[machine][0].address)
 
 
 def _join(lab_id: str, spec: LabSpec, member: str, address: str) -> None:

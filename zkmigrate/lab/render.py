@@ -25,6 +25,7 @@ from zkmigrate.lab.spec import (
     LabSpec,
     Role,
     hosts_of,
+    machines_of,
     members,
     shape_of,
 )
@@ -334,10 +335,10 @@ def host_files(
     operator_public_key: str,
     credentials: Credentials | None = None,
 ) -> tuple[HostFile, ...]:
-    """Return every file of one host besides the root file system, directories before their content.
+    """Return every file of one machine besides the root file system, directories before their content.
 
-    host_key: the host's private ssh key (OpenSSH text). operator_public_key: the public key that may log in.
-    credentials: needed if the spec has security.
+    host: the host that the machine is named after. host_key: the machine's private ssh key (OpenSSH text).
+    operator_public_key: the public key that may log in. credentials: needed if the spec has security.
     """
     files = [
         HostFile("/etc/hostname", host.name + "\n"),
@@ -353,12 +354,14 @@ def host_files(
         HostFile(f"/home/{OPS_USER}/.ssh/authorized_keys", operator_public_key, 0o600, OPS_ID, OPS_ID),
     ]
     files += [HostFile(f"{UNITS}/{unit}", None, link="/dev/null") for unit in texts.MASKED_UNITS]
-    if host.role not in (Role.SOURCE, Role.GATEWAY):
+    plans = machines_of(spec)[host.name]
+    if not {plan.role for plan in plans} <= {Role.SOURCE, Role.GATEWAY}:
         files.append(HostFile(f"/etc/sudoers.d/{OPS_USER}", f"{OPS_USER} ALL=(ALL) NOPASSWD: ALL\n", 0o440))
-    if isinstance(host.part, Ensemble):
-        files += _zookeeper_files(spec, host, host.part.name, credentials)
-    if isinstance(host.part, KafkaCluster):
-        files += _kafka_files(spec, host, host.part, credentials)
+    for plan in plans:
+        if isinstance(plan.part, Ensemble):
+            files += _zookeeper_files(spec, plan, plan.part.name, credentials)
+        if isinstance(plan.part, KafkaCluster):
+            files += _kafka_files(spec, plan, plan.part, credentials)
     return tuple(files)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -27,7 +27,7 @@ CONTROLLER_ID_OFFSET = 100
 # The data that fits, with path and header, below the default jute.maxbuffer of 1 MiB.
 MOST_NODE_BYTES = 1_000_000
 
-MOVE_ONLY = ("source_version", "dest_version", "kafka_version", "dest_count", "chroot")
+MOVE_ONLY = ("source_version", "dest_version", "kafka_version", "dest_count", "chroot", "shared")
 """The fields of `LabSpec` that describe the lab of a move; a spec with a shape must not change them."""
 
 JAVA_11_KAFKA = frozenset({"2.3.1"})
@@ -52,12 +52,18 @@ class Role(StrEnum):
     CLIENT = "client"
 
 
+SHARED = {"source-brokers": Role.SOURCE, "dest-brokers": Role.DEST}
+"""The kinds of shared machines: broker N runs on the machine of the host with this role and number N."""
+SHARED_HELP = "Run broker N on the machine of source N or dest N. Default: each host is a machine of its own."
+
+
 @dataclass(frozen=True)
 class HostPlan:
     """One planned host.
 
     number: counted from 1 within part and role. part: the host's ensemble or cluster; None for a gateway, a
-    mirror or a client host.
+    mirror or a client host. beside: the name of the host on whose machine this one runs; None for a machine
+    of its own.
     """
 
     name: str
@@ -65,6 +71,12 @@ class HostPlan:
     number: int
     address: str
     part: Ensemble | KafkaCluster | None = None
+    beside: str | None = None
+
+    @property
+    def machine(self) -> str:
+        """The name of the machine: its network namespace, disk, systemd and sshd."""
+        return self.beside or self.name
 
     @property
     def myid(self) -> int | None:
@@ -108,7 +120,8 @@ class LabSpec:
     size of a disk (a loop-mounted file system) for each ZooKeeper host's data, which `fault disk-full` needs;
     0 for none. tree_size: the number of filler znodes of `tree_node_bytes` each, outside the chroot. service:
     `systemd`; or `commands`, so that scripts start ZooKeeper on dest and Kafka, and the inventory names the
-    scripts' commands. security: the kinds (`security.Kind`) that all ZooKeeper ensembles have.
+    scripts' commands. security: the kinds (`security.Kind`) that all ZooKeeper ensembles have. shared: the
+    kind (`SHARED`) of machines that brokers share with ZooKeeper servers; None if each host has its own.
 
     Without a `shape` this is the lab of a move: ensembles source and dest, and one cluster of three brokers,
     each in its own rack. If a `shape` is given, the fields in `MOVE_ONLY` must keep their defaults.
@@ -133,6 +146,7 @@ class LabSpec:
     data_disk_mb: int = 0
     service: str = "systemd"
     security: tuple[str, ...] = ()
+    shared: str | None = None
     shape: Shape | None = None
 
     def __post_init__(self) -> None:
@@ -144,6 +158,8 @@ class LabSpec:
             )
         if self.service not in ("systemd", "commands"):
             raise LabError(f"service {self.service!r} is not possible; possible: systemd or commands")
+        if self.shared is not None and self.shared not in SHARED:
+            raise LabError(f"shared {self.shared!r} is not possible; possible: {' or '.join(SHARED)}")
         if self.dest_count not in (3, 5):
             raise LabError(f"dest_count {self.dest_count} is not possible; possible: 3 or 5")
         try:
@@ -180,7 +196,7 @@ class LabSpec:
         hosts = hosts_of(self)
         if ipaddress.IPv4Address(hosts[-1].address) >= SUBNET.broadcast_address:
             raise LabError(f"{len(hosts)} hosts do not fit into {SUBNET}")
-        known = {host.name for host in hosts}
+        known = {host.machine for host in hosts}
         if unknown := sorted(set(self.bandwidth_kbit) - known):
             raise LabError(
                 f"bandwidth_kbit names unknown hosts: {', '.join(unknown)}. Hosts: {', '.join(sorted(known))}"
@@ -192,8 +208,10 @@ class LabSpec:
         return SECURE_PORT if security.Kind.TLS in self.security else CLIENT_PORT
 
     def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON values. The key `shape` is present only if the spec has a shape."""
+        """Return the spec as JSON values. The keys `shape` and `shared` are present only if they are set."""
         seen = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "shape"}
+        if self.shared is None:  # so that older versions can remove the lab
+            del seen["shared"]
         if self.shape is not None:
             seen["shape"] = self.shape.model_dump(mode="json")
         return {key: dict(value) if isinstance(value, Mapping) else value for key, value in seen.items()}
@@ -228,7 +246,7 @@ def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
     """Return every host of the lab with its address.
 
     The order is: the ensembles, each cluster's brokers and controllers, gateways, mirrors, client hosts. The
-    addresses of each group begin at the next multiple of ten.
+    addresses of each group begin at the next multiple of ten. Hosts on one machine have its address.
     """
     shape = shape_of(spec)
     groups: list[tuple[str, Role, int, Ensemble | KafkaCluster | None]] = [
@@ -248,7 +266,21 @@ def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
             for n in range(1, count + 1)
         ]
         first += -(-(count + 1) // 10) * 10 if count else 0
-    return tuple(hosts)
+    if spec.shared is None:
+        return tuple(hosts)
+    below = {host.number: host for host in hosts if host.role is SHARED[spec.shared]}
+    return tuple(_on_machine_of(below[host.number], host) if host.broker else host for host in hosts)
+
+
+def _on_machine_of(other: HostPlan, host: HostPlan) -> HostPlan:
+    return replace(host, address=other.address, beside=other.name)
+
+
+def machines_of(spec: LabSpec) -> dict[str, tuple[HostPlan, ...]]:
+    """Return the hosts on each machine, by the name of the machine. The host with this name is the first."""
+    hosts = hosts_of(spec)
+    names = dict.fromkeys(host.machine for host in hosts)
+    return {name: tuple(host for host in hosts if host.machine == name) for name in names}
 
 
 def members(hosts: Iterable[HostPlan], part: str) -> tuple[HostPlan, ...]:

@@ -16,7 +16,7 @@ def test_the_demo_takes_what_it_is_asked_for(cell: matrix.Cell) -> None:
     names = ("source_version", "dest_version", "kafka_version", "chroot")
     assert tuple(asked[name] for name in names) == (cell.source, cell.dest, cell.kafka, cell.chroot)
     assert bool(asked["security"]) == bool(cell.security)
-    LabSpec(**{name: asked[name] for name in (*names, "security")})  # these versions can have it
+    LabSpec(**{name: asked[name] for name in (*names, "security", "shared")})  # these versions can have it
 
 
 def test_the_matrix_is_as_large_as_it_has_to_be() -> None:

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from ruamel.yaml import YAML
 
+from zkmigrate.lab import state
 from zkmigrate.lab.cli import lab, shell_prompt
 from zkmigrate.lab.fault_cli import fault
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.spec import LabSpec
 
 ARGUMENTS = {
     "clock": ["dest1", "300"],
@@ -62,6 +66,7 @@ def test_a_lab_that_does_not_exist_is_named() -> None:
         (["--bandwidth-kbit", "dest1"], "Needed: NAME=VALUE"),
         (["--bandwidth-kbit", "dest1=fast"], "Needed: dest1= and a whole number"),
         (["--dest-count", "4"], "possible: 3 or 5"),
+        (["--shared", "brokers"], "source-brokers"),
     ],
 )
 def test_up_refuses_bad_options_before_anything_is_built(
@@ -94,3 +99,20 @@ def test_load_refuses_a_plan_that_is_none(options: list[str], said: str) -> None
     done = CliRunner().invoke(lab, ["load", "start", *options])
     assert done.exit_code != 0
     assert said in done.output
+
+
+@pytest.mark.parametrize(("shared", "below"), [("source-brokers", "source"), ("dest-brokers", "dest")])
+def test_the_inventory_names_each_broker_with_the_address_of_the_shared_machine(
+    tmp_path: Path, shared: str, below: str
+) -> None:
+    made = Lab(state.create(LabSpec(shared=shared), kept=False))
+    written = tmp_path / f"{state.PREFIX}{made.id}/hosts/{below}1/root/var/lib/kafka/meta.properties"
+    written.parent.mkdir(parents=True)
+    written.write_text(f"cluster.id={'C' * 22}\n")
+    file = tmp_path / "migration.yml"
+    assert CliRunner().invoke(lab, ["inventory", str(file)]).exit_code == 0
+    named = YAML(typ="safe").load(file)
+    address = {host["name"]: host["address"] for host in named[below]["hosts"]}
+    brokers = {broker["name"]: broker["address"] for broker in named["kafka"]["brokers"]}
+    assert brokers == {f"broker{n}": address[f"{below}{n}"] for n in (1, 2, 3)}
+    assert made.host("broker2").netns == made.host(f"{below}2").netns == f"zkm-{made.id}-{below}2"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.spec import LabSpec, Role, hosts_of
+from zkmigrate.lab.spec import LabSpec, Role, hosts_of, machines_of
 
 
 def test_default_lab_is_three_of_each_and_one_client() -> None:
@@ -51,6 +51,8 @@ def test_spec_survives_json() -> None:
         ({"tree_node_bytes": 1_000_001}, "possible: 1 to 1000000"),
         ({"data_disk_mb": 64}, "128 or more"),
         ({"service": "runit"}, "possible: systemd or commands"),
+        ({"shared": "brokers"}, "possible: source-brokers or dest-brokers"),
+        ({"shared": "source-brokers", "bandwidth_kbit": {"broker1": 100}}, "unknown hosts: broker1"),
         ({"bandwidth_kbit": {"dest4": 100}}, "unknown hosts: dest4"),
         ({"four_letter_words": "ruok, mntr"}, "leaves out srvr"),
     ],
@@ -63,3 +65,22 @@ def test_impossible_specs_are_refused_with_what_is_possible(wrong: dict[str, Any
 def test_a_key_the_spec_does_not_have_is_refused_by_name() -> None:
     with pytest.raises(LabError, match="no key brokers"):
         LabSpec.from_json({"brokers": 3})
+
+
+def test_a_lab_without_shared_machines_is_recorded_as_before() -> None:
+    """A version of the lab that does not know the key must be able to remove this lab."""
+    assert "shared" not in LabSpec().to_json()
+    assert LabSpec.from_json(LabSpec().to_json()).shared is None
+    shared = LabSpec(shared="dest-brokers")
+    assert LabSpec.from_json(json.loads(json.dumps(shared.to_json()))) == shared
+
+
+@pytest.mark.parametrize(("shared", "below"), [("source-brokers", "source"), ("dest-brokers", "dest")])
+def test_a_broker_on_a_shared_machine_keeps_its_name(shared: str, below: str) -> None:
+    spec = LabSpec(shared=shared, dest_count=5)
+    hosts = {host.name: host for host in hosts_of(spec)}
+    for n in (1, 2, 3):
+        assert hosts[f"broker{n}"].address == hosts[f"{below}{n}"].address
+        assert [host.name for host in machines_of(spec)[f"{below}{n}"]] == [f"{below}{n}", f"broker{n}"]
+    assert [name for name in machines_of(spec) if name.startswith("broker")] == []
+    assert len({host.address for host in hosts.values()}) == len(machines_of(spec)) == 9
