@@ -27,7 +27,7 @@ def test_data_files_are_recorded_whole(tmp_path: Path) -> None:
     content = b"ZKLG" + bytes(100_000)
     (data / "log.100000001").write_bytes(content)
     (data / "currentEpoch").write_text("1")
-    host = LabHost("source1", Role.SOURCE, "10.71.0.11", "ns", 1, 1, None, root)
+    host = LabHost("source1", "source1", Role.SOURCE, "10.71.0.11", "ns", 1, 1, None, root)
     found = capture_answers.record_files(host, tmp_path / "out")
     kept = "files/var/lib/zookeeper/version-2/log.100000001.gz"
     assert found[kept] == {"path": "/var/lib/zookeeper/version-2/log.100000001", "size": len(content)}

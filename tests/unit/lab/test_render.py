@@ -106,3 +106,13 @@ def test_the_lab_starts_a_script_in_a_cgroup_of_the_host_and_its_stop_waits() ->
     assert "while /opt/zookeeper/service status" in service.control_command(spec, Role.DEST, "stop")[-1]
     assert service.control_command(spec, Role.SOURCE, "stop") == ["systemctl", "stop", "zookeeper"]
     assert service.control_command(LabSpec(), Role.BROKER, "start") == ["systemctl", "start", "kafka"]
+
+
+def test_a_shared_machine_has_the_files_of_both_hosts_and_sudo() -> None:
+    spec = LabSpec(shared="source-brokers")
+    shared, alone = files("source1", spec), files("source1")
+    broker = files("broker1")
+    assert alone.keys() | broker.keys() == shared.keys()
+    assert shared["/etc/sudoers.d/ops"] == broker["/etc/sudoers.d/ops"]
+    assert shared["/etc/hostname"].content == "source1\n"
+    assert "listeners=PLAINTEXT://10.71.0.11:9092\n" in str(shared[render.SERVER_PROPERTIES].content)

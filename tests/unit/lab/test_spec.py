@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.shape import Ensemble, Shape
 from zkmigrate.lab.spec import LabSpec, Role, hosts_of, machines_of
+
+ONE_ENSEMBLE = Shape(ensembles=(Ensemble(name="zk"),))
 
 
 def test_default_lab_is_three_of_each_and_one_client() -> None:
@@ -52,6 +55,7 @@ def test_spec_survives_json() -> None:
         ({"data_disk_mb": 64}, "128 or more"),
         ({"service": "runit"}, "possible: systemd or commands"),
         ({"shared": "brokers"}, "possible: source-brokers or dest-brokers"),
+        ({"shared": "dest-brokers", "shape": ONE_ENSEMBLE}, "a shape defines shared itself"),
         ({"shared": "source-brokers", "bandwidth_kbit": {"broker1": 100}}, "unknown hosts: broker1"),
         ({"bandwidth_kbit": {"dest4": 100}}, "unknown hosts: dest4"),
         ({"four_letter_words": "ruok, mntr"}, "leaves out srvr"),
