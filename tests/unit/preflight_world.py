@@ -156,6 +156,7 @@ tool.systemctl=systemd 252 (252.39-1~deb12u2)
 tool.systemd-run=present
 tool.java=openjdk version "17.0.15" 2025-04-15
 ss_kill=yes
+rules=yes
 uid=0
 time=1000.25
 address=lo 127.0.0.1/8

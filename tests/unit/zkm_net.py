@@ -28,6 +28,8 @@ PROGRAM = Path(__file__).parents[2] / "zkmigrate" / "hosts" / "zkm_host" / "zkm-
 FAKE = Path(__file__).with_name("fake_zookeeper.py")
 NUMBERS = {"dest": 1, "peer": 2, "source": 5, "operator": 8, "client": 9}
 CLIENT_PORT = 2181
+SYSTEM_PYTHON = "/usr/bin/python3"
+"""That which every user may run."""
 
 
 def need_root() -> None:
@@ -45,6 +47,11 @@ def eventually(name: str, condition: Callable[[], bool], limit_s: float = 180) -
         time.sleep(0.02)
 
 
+def as_user(user: int) -> list[str]:
+    """The words before a command that another user runs; none for root."""
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+
+
 @dataclass
 class Net:
     """Named namespaces on one bridge."""
@@ -55,7 +62,9 @@ class Net:
     def inside(self, host: str, *argv: str) -> list[str]:
         return ["ip", "netns", "exec", f"{self.prefix}-{host}", *argv]
 
-    def connect(self, host: str, address: str, port: int = CLIENT_PORT) -> subprocess.Popen[str]:
+    def connect(
+        self, host: str, address: str, port: int = CLIENT_PORT, user: int = 0
+    ) -> subprocess.Popen[str]:
         """A client process that holds one idle connection and ends when the connection does."""
         code = (
             "import socket,sys\n"
@@ -66,7 +75,7 @@ class Net:
             "except OSError as error: sys.exit(str(error))\n"
         )
         child = subprocess.Popen(
-            self.inside(host, sys.executable, "-c", code),
+            self.inside(host, *as_user(user), SYSTEM_PYTHON, "-c", code),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -76,14 +85,14 @@ class Net:
         assert child.stdout.readline() == "connected\n"
         return child
 
-    def reaches(self, host: str, address: str, port: int = CLIENT_PORT) -> str:
+    def reaches(self, host: str, address: str, port: int = CLIENT_PORT, user: int = 0) -> str:
         """``open``, or the error of one connection attempt."""
         code = (
             "import socket\n"
             f"try: socket.create_connection(({address!r},{port}),1).close(); print('open')\n"
             "except OSError as error: print(type(error).__name__)\n"
         )
-        argv = self.inside(host, sys.executable, "-c", code)
+        argv = self.inside(host, *as_user(user), SYSTEM_PYTHON, "-c", code)
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -415,7 +415,13 @@ _TOOLS = ("sh", "ipset", "iptables", "ip6tables", "ss", "flock", "timeout", "nc"
 def facts(host: Host, wall: float, directories: tuple[str, ...]) -> str:
     """The lines of ``zkm-host facts``: a host that has everything."""
     lines = [f"tool.{tool}=present" for tool in _TOOLS]
-    lines += ["tool.systemd-run=present", "ss_kill=yes", "uid=0", f"time={wall + host.skew_s:.9f}"]
+    lines += [
+        "tool.systemd-run=present",
+        "ss_kill=yes",
+        "rules=yes",
+        "uid=0",
+        f"time={wall + host.skew_s:.9f}",
+    ]
     lines.append(f"address=eth0 {host.address}/24")
     lines += [f"disk_free_kib=50000000 {directory}" for directory in directories]
     if host.systemd:

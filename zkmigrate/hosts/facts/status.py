@@ -72,8 +72,8 @@ class HostStatus(HostPhase):
       iptables
     - fence_timeout_s, cut_timeout_s: the remaining lease; None if the set is empty or permanent
     - phase_since, unit_since: times on the clock of ``uptime_s``; 0 if unknown
-    - client_sockets: the number of connections to the client port, without loopback, operator and peers; None
-      while the host is not armed
+    - client_sockets: the number of connections to the client ports, without those of the operator, of peers
+      and of the host's own root, and of its other users to peers' client ports; None while it is not armed
     - source_sockets: the number of connections to source; None while the host is not armed
     - unit_state: unknown while the host is not armed
     - missing: tools that the host lacks
@@ -145,6 +145,7 @@ class HostFacts:
     disk_free: the free bytes of each directory, None if it is absent. socket_kill: whether ``ss -K`` ended a
     test connection, None if not tried. root: whether zkm-host ran as root. clock: seconds since the epoch.
     unit: systemd's properties of the unit. refused: directories to which zkm-host would not write, and why.
+    rule_error: what the kernel said to rules like those of zkm-host; empty if it took all, None if untried.
     """
 
     tools: Mapping[str, str]
@@ -156,6 +157,7 @@ class HostFacts:
     clock: float
     unit: Mapping[str, str] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
+    rule_error: str | None = None
 
 
 def host_phase(look: Look, host: str) -> Reading[HostPhase]:
@@ -409,6 +411,7 @@ def parse_facts(text: str) -> HostFacts:
             plain[key] = value
     f = _Fields(plain)
     kill = f.one_of("ss_kill", ("yes", "no", "unknown"))
+    rules, _, error = plain.get("rules", "unknown").partition(" ")
     return HostFacts(
         tools={name: version for name, version in tools.items() if version != "missing"},
         missing=tuple(name for name, version in tools.items() if version == "missing"),
@@ -419,4 +422,5 @@ def parse_facts(text: str) -> HostFacts:
         clock=f.seconds("time"),
         unit=shown_properties(unit),
         refused=tuple(refused),
+        rule_error={"yes": "", "no": error or "no reason told"}.get(rules),
     )

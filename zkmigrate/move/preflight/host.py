@@ -162,19 +162,30 @@ def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(works, seen, "ss -K works", host, moves)
 
 
-@check("host.rules", "no rule is above zkm-host's rules, and no earlier run left rules", Scope.DEST, ALWAYS)
+@check(
+    "host.rules",
+    "the kernel takes zkm-host's rules, no rule is above them, and no earlier run left rules",
+    Scope.DEST,
+    ALWAYS,
+)
 def rules(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. zkm-host's chain must be first in INPUT and OUTPUT: a rule above it that accepts ESTABLISHED would
     let fenced clients through. Before ARM no chain of zkm-host may exist; later the chain must be the
-    first rule.
+    first rule. zkm-host tries its rules in a network namespace of its own, which it then removes.
 
     To do: Remove the rule above zkm-host's chain, or the rules that an earlier run left. The finding shows
-    them.
+    them. If the kernel refuses a rule, load the module that it lacks.
     """
     for host in c.inventory.dest_names:
         status = e.statuses[host]
         if not isinstance(status, Seen):
             yield unseen(status, "the state of iptables and ip6tables", host)
+            continue
+        facts = e.facts[host]
+        if isinstance(facts, Seen) and facts.value.rule_error:
+            seen, modules = f"rules tried: {facts.value.rule_error}", "xt_owner, xt_set, xt_multiport"
+            lacks = (f"load the kernel module that is missing, such as {modules} or ipt_REJECT",)
+            yield Judged(False, seen, "a kernel that takes zkm-host's rules", host, lacks)
             continue
         states = [status.value.in4, status.value.out4, status.value.in6, status.value.out6]
         seen = f"INPUT {states[0]}, OUTPUT {states[1]}; IPv6 {states[2]}, {states[3]}"

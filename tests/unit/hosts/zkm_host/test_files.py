@@ -612,6 +612,7 @@ def test_facts_name_tools_addresses_disk_and_whether_sockets_can_be_killed(
     values = dict(line.split("=", 1) for line in lines)
     assert values["tool.ipset"].startswith("ipset v")
     assert values["ss_kill"] == "yes"
+    assert values["rules"] == "yes"
     assert values["uid"] == "0"
     assert "address=lo 127.0.0.1/8" in lines
     free = [line.split("=", 1)[1].split() for line in lines if line.startswith("disk_free_kib=")]

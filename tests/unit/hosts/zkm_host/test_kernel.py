@@ -72,6 +72,7 @@ def test_fence_and_cut_lines_are_what_they_print(dest: Dest, cut: str) -> None:
     fence = lines("fence", 4500)
     said = printed(dest, "fence", "4500")
     assert [line for line in said if line in fence] == fence
+    assert len([line for line in fence if line.startswith("ss -K")]) == 2
     assert not [line for line in said if line.startswith(("add", "ss")) and line not in fence]
     dest.do("fence", "60000")
     made = lines("cut", 2000)
@@ -119,7 +120,7 @@ def test_it_is_said_with_no_tool_and_no_look_at_this_machine(tmp_path: Path, wor
     assert (done.returncode, done.stderr) == (0, "")
     said = kernel.lines(GIVEN, *words)
     assert [line for line in done.stdout.splitlines() if line in said] == list(said)
-    assert len(said) == {"arm": 50, "fence": 7, "cut": 5}[words[0]]
+    assert len(said) == {"arm": 54, "fence": 8, "cut": 5}[words[0]]
     assert not [line for line in said if not line or "phase" in line or "killed" in line]
     assert [*empty.iterdir()] == []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.zkm_net import Dest, Net, eventually, net
+from tests.unit.zkm_net import SYSTEM_PYTHON, Dest, Net, as_user, eventually, lying, net
 
 ADDRESSES = ("10.77.0.1", "fd77::1")
 SOURCES = ("10.77.0.5", "fd77::5")
@@ -89,7 +89,63 @@ def test_arm_twice_leaves_one_jump(dest: Dest) -> None:
     assert rules(dest.net) == once
 
 
-def test_fence_ends_clients_and_refuses_new_ones_but_not_operator_peers_and_loopback(dest: Dest) -> None:
+NOBODY = 65534
+LOCAL = ("127.0.0.1", "::1", *ADDRESSES)
+
+
+def test_fence_refuses_whoever_is_on_the_host_but_not_root(dest: Dest, source: None) -> None:
+    """A broker beside dest would write between FENCE and CUT; root asks the host's own server."""
+    dest.armed()
+    clients = [dest.net.connect("dest", address, user=NOBODY) for address in LOCAL]
+    java = dest.net.connect("dest", "::ffff:10.77.0.1", user=NOBODY)
+    process(dest, "peer", "2181")
+    to_peer = dest.net.connect("dest", "10.77.0.2", user=NOBODY)
+    kept = [dest.net.connect("dest", address) for address in (*LOCAL, "10.77.0.2")]
+    assert dest.status()["client_sockets"] == "6"
+    assert dest.do("fence", "600000").startswith("killed=6 left=0")
+    for client in (*clients, java):
+        assert client.wait(60) != 0
+    for address in LOCAL:
+        assert dest.net.reaches("dest", address, user=NOBODY) == "ConnectionRefusedError"
+        assert dest.net.reaches("dest", address) == "open"
+    assert to_peer.wait(60) != 0
+    assert dest.net.reaches("dest", "10.77.0.2", user=NOBODY) == "ConnectionRefusedError"
+    assert dest.net.reaches("dest", "10.77.0.2") == "open"
+    assert dest.net.reaches("dest", "10.77.0.5", 2888, user=NOBODY) == "open"
+    assert [child.poll() for child in kept] == [None] * 5
+    assert dest.status()["client_sockets"] == "0"
+    assert "mode=observer" in dest.call("drain").text
+    dest.do("reopen")
+    for address in (*LOCAL, "10.77.0.2"):
+        assert dest.net.reaches("dest", address, user=NOBODY) == "open"
+
+
+def test_more_local_clients_than_one_filter_names_are_all_ended(dest: Dest) -> None:
+    dest.armed()
+    held = " ".join(["10.77.0.1/2181"] * 70).split()
+    many = process(dest, "dest", "8731", *held, user=NOBODY)
+    assert dest.status()["client_sockets"] == "70"
+    assert dest.do("fence", "600000").startswith("killed=70 left=0")
+    assert dest.status()["client_sockets"] == "0"
+    many.kill()
+
+
+def test_facts_say_what_the_kernel_does_not_take_and_leave_no_rule(dest: Dest) -> None:
+    """The rules are tried in a network namespace of its own."""
+    before = rules(dest.net)
+    assert "rules=yes" in dest.call("facts", "-").lines()
+    assert rules(dest.net) == before
+    lying(dest, **{"iptables-restore": "#!/bin/sh\necho 'no owner here' >&2\nexit 2\n"})
+    assert "rules=no no owner here" in dest.call("facts", "-").lines()
+    assert rules(dest.net) == before
+
+
+def test_facts_do_not_know_about_rules_where_they_cannot_be_tried(dest: Dest) -> None:
+    lying(dest, unshare="#!/bin/sh\nexit 1\n")
+    assert "rules=unknown" in dest.call("facts", "-").lines()
+
+
+def test_fence_ends_clients_and_refuses_new_ones_but_not_operator_peers_and_root(dest: Dest) -> None:
     dest.armed()
     clients = [dest.net.connect("client", address) for address in ADDRESSES]
     kept = [dest.net.connect(name, "10.77.0.1") for name in ("operator", "peer", "dest")]
@@ -193,8 +249,8 @@ LISTEN = (
 """Listens on ports and holds connections, all in one process; takes what comes on the first port."""
 
 
-def process(dest: Dest, name: str, ports: str, *held: str) -> subprocess.Popen[str]:
-    argv = dest.net.inside(name, "python3", "-c", LISTEN, ports, *held)
+def process(dest: Dest, name: str, ports: str, *held: str, user: int = 0) -> subprocess.Popen[str]:
+    argv = dest.net.inside(name, *as_user(user), SYSTEM_PYTHON, "-c", LISTEN, ports, *held)
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     dest.net.children.append(child)
     assert child.stdout is not None

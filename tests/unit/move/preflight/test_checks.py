@@ -407,6 +407,12 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         program("dest1", "status", "in4=absent", "in4=unknown"),
     ),
     (
+        "host.rules", "preflight", "dest2",
+        program("dest2", "facts", "rules=yes", "rules=no iptables-restore: line 9 failed"),
+        "rules tried: iptables-restore: line 9 failed",
+        program("dest2", "status", "in4=absent", "in4=unknown"),
+    ),
+    (
         "host.commands", "preflight", "broker2",
         broker_says("broker2", "inactive"),
         "inactive, process 311 listens",
