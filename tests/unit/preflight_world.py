@@ -13,7 +13,17 @@ from tests.unit.zkdata_fixtures import create_payload, log_from
 from tests.world.cluster import Cluster
 from tests.world.cluster_look import TopicQuestions
 from zkmigrate.errors import HostError
-from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory.inventory import (
+    Broker,
+    Dest,
+    Inventory,
+    Kafka,
+    Service,
+    Source,
+    SourceHost,
+    Ssh,
+    ZooKeeperHost,
+)
 from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.move import preflight
 from zkmigrate.move.dependents.kafka import KAFKA
@@ -57,7 +67,7 @@ def inventory() -> Inventory:
         operator=("10.71.0.2",),
         ssh=Ssh(user="ops", key="/id", known_hosts="/known_hosts"),
         source=Source(
-            hosts=tuple(ZooKeeperHost(name=f"source{n}", address=f"10.71.0.1{n}", myid=n) for n in (1, 2, 3))
+            hosts=tuple(SourceHost(name=f"source{n}", address=f"10.71.0.1{n}", myid=n) for n in (1, 2, 3))
         ),
         dest=Dest(
             hosts=tuple(

@@ -22,7 +22,7 @@ from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.program import Program
 from zkmigrate.hosts.transport.ssh import Transport
-from zkmigrate.inventory.inventory import Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory.inventory import Source, SourceHost, Ssh
 from zkmigrate.move.rules.window_rules import LEAST_S, MESSAGE_S, SLOW_S, limits
 from zkmigrate.runbook.engine.events import ChangeEnded
 from zkmigrate.runbook.model.change import Change, Changes, Outcome, PutFile, Restore
@@ -208,7 +208,7 @@ def test_a_wave_leaves_a_late_host_and_sends_it_nothing_more(
 
 def looking() -> Observe:
     """A look that is asked nothing of the hosts but one ZooKeeper server's words."""
-    source = Source(hosts=(ZooKeeperHost(name="s1", address="192.0.2.11", myid=1),))
+    source = Source(hosts=(SourceHost(name="s1", address="192.0.2.11", myid=1),))
     known = inventory().model_copy(update={"source": source})
     return Observe(known, cast(Transport, None), cast(Program, None), cast(Channels, None))
 

@@ -97,6 +97,12 @@ class ZooKeeperHost(Frozen):
     also: tuple[Address, ...] = ()
 
 
+class SourceHost(ZooKeeperHost):
+    """One source host. observer: whether source's own configs give it no vote."""
+
+    observer: bool = False
+
+
 class Ports(Frozen):
     """The ports of an ensemble.
 
@@ -152,7 +158,7 @@ class Source(_Ensemble):
     admin_port: the AdminServer there answers the words that 4lw.commands.whitelist does not allow.
     """
 
-    hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=1)]
+    hosts: Annotated[tuple[SourceHost, ...], Field(min_length=1)]
     admin_port: Port = ADMIN_PORT
 
 
@@ -367,7 +373,7 @@ class Inventory(Partial):
                 return part.removesuffix("s")
         raise KeyError(name)
 
-    def source_host(self, name: str) -> ZooKeeperHost:
+    def source_host(self, name: str) -> SourceHost:
         """Return the source host of this name. Raises KeyError for an unknown host."""
         return _named(self.source.hosts, name)
 
@@ -542,6 +548,9 @@ def digest(inventory: Inventory) -> str:
     for ports in (values.get(part, {}).get("ports", {}) for part in ("source", "dest")):
         if ports.get("secure", 0) is None:  # likewise
             del ports["secure"]
+    for host in values.get("source", {}).get("hosts", ()):
+        if not host["observer"]:  # likewise
+            del host["observer"]
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

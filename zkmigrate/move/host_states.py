@@ -318,8 +318,10 @@ def _mode(sample: Any) -> str:
 def _quorum(modes: list[str]) -> tuple[str, str]:
     """Return the state of an ensemble as text, and a note. modes: the mode of each of its servers.
 
-    The rule is that of :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`.
+    The rule is that of :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`. A server that
+    reports the mode observer has no vote.
     """
+    modes = [mode for mode in modes if mode != "observer"]
     leading = sum(mode in ("leader", "standalone") for mode in modes)
     serving = leading + sum(mode == "follower" for mode in modes)
     answers = sum(mode in ("leader", "standalone", "follower", "refused", "not serving") for mode in modes)

@@ -27,7 +27,8 @@ class Found(Generic[T]):
 class HostLine:
     """One host in a list.
 
-    number: myid or broker id. where: the source of the line.
+    number: myid or broker id. observer: whether it is a ZooKeeper server without a vote. where: the source
+    of the line.
     """
 
     name: str
@@ -36,6 +37,7 @@ class HostLine:
     also: tuple[str, ...] = ()
     port: int | None = None
     where: str = ""
+    observer: bool = False
 
 
 @dataclass(frozen=True)

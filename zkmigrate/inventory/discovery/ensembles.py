@@ -158,7 +158,8 @@ def source_side(
             where += f", but not reached: {survey}"
         elif server.myid != str(sid):
             where += f", BUT its myid file has {server.myid or 'no readable value'}"
-        hosts.append(HostLine(name, line.host, sid, _also(line.host), None, where))
+        observer = line.role == "observer"
+        hosts.append(HostLine(name, line.host, sid, _also(line.host), None, where, observer))
     unread = [server.path for server in servers.values() if server.config is None]
     missing = f"no server lines found: {unread[0].where if unread else 'zoo.cfg has none (standalone?)'}"
     return Ensemble(

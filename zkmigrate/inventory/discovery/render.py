@@ -158,6 +158,8 @@ def _hosts(hosts: Iterable[HostLine], number: str, where: str, key: str = "hosts
             pairs.append(("port", str(host.port)))
         if host.also:
             pairs.append(("also", f"[{', '.join(_scalar(a) for a in host.also)}]"))
+        if host.observer:
+            pairs.append(("observer", "true"))
         listed = ", ".join(f"{k}: {v}" for k, v in pairs)
         lacks = "" if host.number is not None else f"{MISSING} {number} "
         yield f"    - {{{listed}}}" + _where(lacks + host.where)

@@ -34,21 +34,27 @@ _ALLOW_MNTR = (
 
 @check(
     "source.quorum",
-    "source is complete: one server leads, and all others follow in sync",
+    "source is complete: one server leads, the others follow in sync, and observers observe",
     Scope.CLUSTER,
     ALWAYS,
 )
-def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
+def quorum(c: Context, e: Evidence) -> Iterator[Judged]:
     """P01. The move depends on source's quorum until dest has its own. A follower that is out of sync, or
-    a server that does not answer, weakens that quorum.
+    a server that does not answer, weakens that quorum. A host with ``observer: true`` has no vote.
 
     To do: Repair source before anything else.
     """
     modes = e.source.modes()
-    needed = f"1 leader, {len(modes) - 1} followers, all in sync"
+    observers = [host.name for host in c.inventory.source.hosts if host.observer]
+    followers = len(modes) - 1 - len(observers)
+    needed = f"1 leader, {followers} followers, all in sync"
+    needed += f"; observers: {', '.join(observers)}" if observers else ""
     seen = ", ".join(f"{host} {mode}" for host, mode in modes.items())
     moves = ("repair source before anything else",)
-    if sorted(modes.values()) != sorted(["leader", *["follower"] * (len(modes) - 1)]):
+    voting = sorted(mode for host, mode in modes.items() if host not in observers)
+    if voting != sorted(["leader", *["follower"] * followers]) or any(
+        modes[host] != "observer" for host in observers
+    ):
         unasked = any(isinstance(reading, Unknown) for reading in e.source.servers.values())
         yield Judged(None if unasked else False, seen, needed, moves=(NOT_HEARD,) if unasked else moves)
         return
@@ -63,7 +69,7 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
         )
         yield Judged(None, f"{seen}; synced followers: {unknown}", needed, moves=(move,))
         return
-    yield Judged(synced == len(modes) - 1, f"{seen}; {synced} in sync", needed, moves=moves)
+    yield Judged(synced == followers, f"{seen}; {synced} in sync", needed, moves=moves)
 
 
 @check("source.ports", "every dest host reaches this server's quorum and election ports", Scope.SOURCE)
@@ -167,6 +173,9 @@ def _server_mistakes(
             yield f"server.{myid}: {unresolved(server.host, resolve(server.host), host)}", None
         elif not same:
             yield f"server.{myid} is {server.host}, in the inventory {known[myid].address}", False
+        role = "observer" if known[myid].observer else "participant"
+        if server.role != role:
+            yield f"server.{myid} is {server.role}, in the inventory {role}", False
         if (server.quorum_port, server.election_port) != ports:
             used = f"{server.quorum_port}:{server.election_port}"
             yield f"server.{myid} uses ports {used}, not {ports[0]}:{ports[1]}", False

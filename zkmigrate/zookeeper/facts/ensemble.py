@@ -49,11 +49,12 @@ class EnsembleView:
     """The answers of an ensemble's servers to ``srvr``.
 
     servers: the answer of each host; Absent if the server runs but does not serve. leader: the only host in
-    mode leader or standalone; None if there is none or several.
+    mode leader or standalone; None if there is none or several. observers: the hosts that never have a vote.
     """
 
     servers: Mapping[str, Reading[Srvr]]
     leader: str | None
+    observers: frozenset[str] = frozenset()
 
     def modes(self) -> dict[str, str]:
         """Return the mode of each host, ``not serving``, or the reason why the mode is unknown."""
@@ -62,14 +63,16 @@ class EnsembleView:
     def has_quorum(self) -> bool | None:
         """Return whether a majority serves under one leader; None if that depends on hosts without an answer.
 
+        Hosts that never have a vote do not count.
         A refused connection is an answer: nothing serves there. Followers serve only under a leader, so a
         majority of them is enough if their leader does not answer.
         """
-        modes = self.modes().values()
+        voters = {host: reading for host, reading in self.servers.items() if host not in self.observers}
+        modes = [_mode(reading) for reading in voters.values()]
         leading = sum(mode in ("leader", "standalone") for mode in modes)
         serving = leading + sum(mode == "follower" for mode in modes)
-        unknown = sum(isinstance(r, Unknown) and r.cause != "refused" for r in self.servers.values())
-        majority = len(self.servers) // 2 + 1
+        unknown = sum(isinstance(r, Unknown) and r.cause != "refused" for r in voters.values())
+        majority = len(voters) // 2 + 1
         if leading > 1 or serving + unknown < majority:
             return False
         if serving < majority:
@@ -93,20 +96,21 @@ def _mode(reading: Reading[Srvr]) -> str:
     return "not serving" if isinstance(reading, Absent) else str(reading)
 
 
-def view(look: Look, hosts: Iterable[str]) -> EnsembleView:
-    """Read ``srvr`` from all these hosts in parallel."""
+def view(look: Look, hosts: Iterable[str], observers: frozenset[str] = frozenset()) -> EnsembleView:
+    """Read ``srvr`` from all these hosts in parallel. observers: the hosts that never have a vote."""
     servers = look.each(hosts, lambda host: answer(look, host, "srvr", parse_srvr))
     leading = [
         host
         for host, reading in servers.items()
         if isinstance(reading, Seen) and reading.value.mode in ("leader", "standalone")
     ]
-    return EnsembleView(servers, leading[0] if len(leading) == 1 else None)
+    return EnsembleView(servers, leading[0] if len(leading) == 1 else None, observers)
 
 
 def source_view(inventory: Inventory, look: Look) -> EnsembleView:
     """Read ``srvr`` from every source host."""
-    return view(look, inventory.source_names)
+    observers = frozenset(host.name for host in inventory.source.hosts if host.observer)
+    return view(look, inventory.source_names, observers)
 
 
 def dest_view(inventory: Inventory, look: Look) -> EnsembleView:

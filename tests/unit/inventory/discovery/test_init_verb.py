@@ -92,6 +92,18 @@ def test_init_copies_no_password_of_source(site: Site) -> None:
     assert "canary" not in text + "".join(said)
 
 
+def test_init_names_the_observers_of_source(site: Site) -> None:
+    file = site.folder / "files" / "zoo.cfg"
+    before = file.read_text()
+    file.write_text(re.sub(r"(?m)^(server\.3=[^;\n]*?)(:participant)?(;.*)?$", r"\1:observer\3", before))
+    try:
+        made(site)
+        _, found = written(site)
+    finally:
+        file.write_text(before)
+    assert [host.observer for host in found.source.hosts] == [False, False, True]
+
+
 def test_two_servers_with_one_myid_are_doubted_aloud(site: Site) -> None:
     """The hosts of this site share their files, so two of the three have another's myid."""
     _, said = made(site)

@@ -138,6 +138,40 @@ def test_what_is_wrong_in_dests_own_config_is_told_though_sources_is_not_read() 
     assert (finding.held, finding.seen) == (Held.NO, "no initLimit in dest.settings")
 
 
+def with_an_observer() -> Context:
+    """Source3 is an observer of source's own."""
+    c = context()
+    first, second, third = c.inventory.source.hosts
+    hosts = (first, second, third.model_copy(update={"observer": True}))
+    source = c.inventory.source.model_copy(update={"hosts": hosts})
+    return replace(c, inventory=c.inventory.model_copy(update={"source": source}))
+
+
+def test_an_observer_of_sources_own_observes_and_does_not_vote() -> None:
+    world, c = healthy(), with_an_observer()
+    assert found(world, "source.quorum", "preflight", "", c).held is Held.NO, "it follows"
+    assert "server.3 is participant" in found(world, "source.config", "preflight", "source1", c).seen
+    word("source3", "srvr", recorded("observer.srvr"))(world)
+    finding = found(world, "source.quorum", "preflight", "", c)
+    assert (finding.held, "2 in sync" in finding.seen) == (Held.NO, True), "two followers, and one has a vote"
+    leader = recorded("leader.mntr").replace("zk_synced_followers\t2", "zk_synced_followers\t1")
+    word("source2", "mntr", leader)(world)
+    assert found(world, "source.quorum", "preflight", "", c).held is Held.YES
+    for n in (1, 2, 3):
+        config(SERVER_3, f"{SERVER_3}:observer", f"source{n}")(world)
+        assert found(world, "source.config", "preflight", f"source{n}", c).held is Held.YES
+    word("source3", "srvr", recorded("unserving.srvr"))(world)
+    assert found(world, "source.quorum", "preflight", "", c).held is Held.NO
+    assert found(healthy(), "source.quorum", "preflight", "").held is Held.YES
+
+
+def test_a_server_of_source_that_votes_is_no_observer() -> None:
+    world = healthy()
+    config(SERVER_3, f"{SERVER_3}:observer")(world)
+    finding = found(world, "source.config", "preflight", "source2")
+    assert (finding.held, "server.3 is observer" in finding.seen) == (Held.NO, True)
+
+
 @pytest.mark.parametrize(("server", "held"), [(2, Held.YES), (3, Held.NO)])
 def test_only_a_servers_own_line_may_listen_anywhere(server: int, held: Held) -> None:
     world = healthy()

@@ -716,6 +716,24 @@ def test_whether_source_has_a_quorum_and_whether_that_can_be_known(
     assert ensemble(*modes).has_quorum() is quorum
 
 
+OBSERVES = Seen("observer")
+
+
+@pytest.mark.parametrize(
+    ("modes", "quorum"),
+    [
+        ((LEADS, FOLLOWS, REFUSED, OBSERVES, OBSERVES), True),
+        ((LEADS, FOLLOWS, REFUSED, REFUSED, SILENT), True),
+        ((LEADS, REFUSED, SILENT, OBSERVES, OBSERVES), None),
+        ((LEADS, REFUSED, REFUSED, OBSERVES, SILENT), False),
+    ],
+)
+def test_observers_of_source_do_not_count_for_its_quorum(
+    modes: tuple[Reading[str], ...], quorum: bool | None
+) -> None:
+    assert replace(ensemble(*modes), observers=frozenset({"s4", "s5"})).has_quorum() is quorum
+
+
 WELL, SICK, UNHEARD = (
     ensemble(LEADS, FOLLOWS, FOLLOWS),
     ensemble(APART, APART, REFUSED),

@@ -22,7 +22,7 @@ from tests.world.model.ensemble import UNSERVING
 from tests.world.operator import inventory
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
-from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory.inventory import Inventory, Ports, Source, SourceHost, Ssh
 from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.move.rules.lease import lease_in_force
@@ -68,7 +68,7 @@ def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
     said: list[str] = []
     [window] = {stage.window for stage in playbook_files.load(playbook_files.DEFAULT).stages if stage.window}
     with server(said) as port:
-        hosts = tuple(ZooKeeperHost(name=f"source{n}", address="127.0.0.1", myid=n) for n in (1, 2, 3))
+        hosts = tuple(SourceHost(name=f"source{n}", address="127.0.0.1", myid=n) for n in (1, 2, 3))
         source = Source(hosts=hosts, ports=Ports(client=port))
         site = Site(inventory().model_copy(update={"ssh": ssh, "source": source}), "run")
         try:
