@@ -7,13 +7,21 @@ import re
 _KEY = re.compile(r"[a-z][a-z0-9_.-]*")
 
 
+def lines(text: str) -> list[str]:
+    """Split an answer at its line feeds.
+
+    Names in it are of others' choice, and may have other characters at which ``splitlines`` splits.
+    """
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def parse(text: str) -> dict[str, str]:
     """Parse ``key=value`` lines in their order. The value is everything after the first ``=``.
 
     Raises ValueError for a line without a key and for a repeated key.
     """
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines(text), 1):
         key, equals, value = line.partition("=")
         if not equals or not _KEY.fullmatch(key):
             raise ValueError(f"line {number} is not key=value: {line[:80]!r}")

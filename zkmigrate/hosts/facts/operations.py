@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Way
@@ -50,7 +51,7 @@ def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Ope
         return listed
     steps = tuple(steps)
     found = []
-    for line in listed.value.splitlines():
+    for line in keyvalue.lines(listed.value):
         id, _, rest = line.partition(" ")
         verb, _, rc = rest.partition(" ")
         if not rc:

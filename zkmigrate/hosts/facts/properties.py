@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from zkmigrate import java_properties
+from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.hosts.facts.servers import ZOOKEEPER
 from zkmigrate.java_properties import PropertiesError
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
@@ -60,7 +61,7 @@ def running_flags(look: Look, host: str) -> Reading[Mapping[str, str]]:
     reading = look.processes(host)
     if not isinstance(reading, Seen):
         return reading
-    found = [line for line in reading.value.splitlines() if _SERVER.fullmatch(line.strip())]
+    found = [line for line in keyvalue.lines(reading.value) if _SERVER.fullmatch(line.strip())]
     if len(found) > 1:
         return Unknown("failed", f"{len(found)} ZooKeeper servers run on {host}")
     return Seen(flags_of(found[0])) if found else Absent("no ZooKeeper server among the visible processes")

@@ -9,6 +9,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 
@@ -43,7 +44,7 @@ def parse_sockets(text: str) -> tuple[Socket, ...]:
     other line.
     """
     found = []
-    for line in text.splitlines():
+    for line in keyvalue.lines(text):
         if not line.strip():
             continue
         match = _SOCKET.fullmatch(line)

@@ -359,7 +359,7 @@ def parse_drain(text: str) -> Drain:
 def parse_probe(text: str) -> dict[str, str]:
     """Parse lines ``probe ADDRESS PORT OUTCOME``. Raises ValueError."""
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in keyvalue.lines(text):
         match = re.fullmatch(r"probe (\S+) ([0-9]{1,5}) (refused|open|timeout|unreachable)", line)
         if match is None:
             raise ValueError(f"not a probe: {line[:80]!r}")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.hosts.facts.status import parsed
 from zkmigrate.runbook.model.fact import Reading
 from zkmigrate.runbook.model.look import Look
@@ -64,7 +65,7 @@ def parse_surroundings(text: str) -> Surroundings:
     single: dict[str, str] = {}
     listeners: list[Process] = []
     keepers: list[str] = []
-    for line in text.splitlines():
+    for line in keyvalue.lines(text):
         key, equals, value = line.partition("=")
         if not equals:
             raise ValueError(f"not key=value: {line[:80]!r}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Volume
 
@@ -25,7 +26,7 @@ _BLOCK = 1024
 
 def parse(text: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
     """Parse the output of ``DF`` for these paths into one volume per path."""
-    lines = text.splitlines()[1:]
+    lines = keyvalue.lines(text)[1:]
     found = [_LINE.fullmatch(line) for line in lines]
     if len(found) != len(paths) or not all(found):
         return Unknown("garbled", f"cannot parse the answer {text[-120:]!r} of df about {', '.join(paths)}")

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.hosts.facts import load as load_facts
 from zkmigrate.hosts.facts import volumes as volume_facts
 from zkmigrate.hosts.parallel import GiveUp, together
@@ -295,7 +296,7 @@ def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
     if text.strip() == _ABSENT:
         return Absent(path)
     entries: list[DirEntry] = []
-    for line in text.splitlines():
+    for line in keyvalue.lines(text):
         words = line.split(" ", 6)
         if len(words) != 7 or len(words[0]) != 1 or not (words[1] + words[2]).isdigit():
             return Unknown("garbled", f"list {path} answered {line[:120]!r}")

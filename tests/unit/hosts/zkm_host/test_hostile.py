@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from tests.examples import examples
 from tests.namespaces import kill_all
-from tests.unit.zkm_net import CLIENT_PORT, Dest, Host, Net, encode, eventually, lying, need_root, net
+from tests.unit.zkm_net import CLIENT_PORT, Dest, Host, Net, encode, eventually, lying, net
 
 ACCOUNT = 61_234
 """A user that owns nothing else on this machine."""
@@ -46,28 +45,6 @@ while True:
     except OSError:
         pass
 """
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A directory of root's that every account can enter; pytest's own cannot be entered."""
-    need_root()
-    folder = Path(tempfile.mkdtemp(prefix="zkm-drill-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def secret(open_folder: Path) -> Path:
-    """What root alone may read, under all the names that could be hit."""
-    place = open_folder / "secret"
-    (place / "version-2").mkdir(parents=True)
-    for name in ("shadow", "zoo.cfg", "new", "ready", "manifest", "version-2/snapshot.1", "version-2/shadow"):
-        (place / name).write_text(f"secret of {name}\n")
-        (place / name).chmod(0o600)
-    place.chmod(0o751)
-    return place
 
 
 def told(place: Path) -> dict[str, tuple[object, ...]]:
