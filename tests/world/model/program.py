@@ -15,7 +15,7 @@ from tests.world.model.host import PID, File, Host
 from tests.world.model.limits import forbidden
 from tests.world.model.reconfig import write_whole
 from zkmigrate.hosts import zkm_host
-from zkmigrate.hosts.zkm_host import STATE_DIR
+from zkmigrate.hosts.zkm_host import POLICY_NAME, STATE_DIR
 from zkmigrate.runbook.model.change import (
     Arm,
     Cut,
@@ -119,6 +119,12 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
             others = tuple(p.partition("/ops/")[0] + "/" for p in host.files if "/ops/" in p)
             host.installed, host.ops, host.before = host.installed if others else b"", {}, {}
             host.fencing = host.fencing if others else 0
+            own = [
+                (p, f)
+                for p, f in host.files.items()
+                if p.endswith(f"/{POLICY_NAME}") and not p.startswith(others)
+            ]
+            host.files |= {f"{run}{POLICY_NAME}": f for run in others for _, f in own} | host.files
             host.files = {
                 p: f
                 for p, f in host.files.items()

@@ -208,6 +208,32 @@ def test_the_policy_goes_with_the_run_and_keeps_the_program_for_another(host: Ho
     assert not host.state.exists()
 
 
+def test_a_later_run_keeps_the_policy_that_it_found(host: Host, place: Path) -> None:
+    """INSTALL of a later run writes no second file where this one allows all that it needs."""
+    other = Host(host.folder, [], run="return")
+    other.allows = False
+    host.allow("lock", policy.put(str(place / "zoo.cfg"), "root:root"))
+    limits = (host.directory / "policy").read_text()
+    assert other.call("discard", "d", "nothing").rc == 0
+    assert host.call("uninstall", "u").rc == 0
+    assert not host.directory.exists()
+    assert other.call(*put(place / "zoo.cfg")).rc == 0
+    assert other.call("put", "p", *put(place / "passwd")[2:]).rc == 3
+    assert (other.directory / "policy").stat().st_uid == 0
+    assert (other.directory / "policy").read_text() == limits
+    assert other.call("uninstall", "u").rc == 0
+    assert not host.state.exists()
+
+
+def test_a_run_that_has_a_policy_gets_no_other(host: Host) -> None:
+    other = Host(host.folder, [], run="run-2")
+    for one in (host, other):
+        one.allow("lock", f"put /tmp/{one.run_id} 0644 root:root")
+        assert one.call("discard", "d", "nothing").rc == 0
+    assert host.call("uninstall", "u").rc == 0
+    assert "run-1" not in (other.directory / "policy").read_text()
+
+
 def test_a_beat_and_a_release_need_no_policy_and_a_lock_does(host: Host) -> None:
     for word in ("beat", "release"):
         assert "nobody holds the lock" in host.call("lock", "o", word).text
