@@ -52,6 +52,8 @@ CELLS = (
     Cell(*_OLD, chroot="/"),
     Cell(*_NEW, chroot="/", security=FULL),
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--dest-count", "5")),
+    Cell("3.5.8", "3.5.8", "2.8.2", shape=("--dest-count", "7")),
+    Cell("3.8.4", "3.8.4", "3.9.1", shape=("--source-count", "5", "--source-observers", "1")),
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--service", "commands")),
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--source-reconfig",)),
     Cell("3.9.5", "3.9.5", "3.9.1", shape=("--source-reconfig",)),

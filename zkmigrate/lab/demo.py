@@ -345,7 +345,9 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
 @click.option("--source-version", default=LabSpec.source_version, help="ZooKeeper version of source.")
 @click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper version of dest.")
 @click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka version.")
-@click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Number of dest hosts: 3 or 5.")
+@click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Number of dest hosts: 3, 5 or 7.")
+@click.option("--source-count", type=int, default=LabSpec.source_count, help="Number of source servers.")
+@click.option("--source-observers", type=int, default=0, help="Number of source's own observers: 0 to 2.")
 @click.option("--chroot", default=LabSpec.chroot, help="Kafka's chroot on source, or /.")
 @click.option(
     "--session-timeout-ms",

@@ -166,7 +166,10 @@ def _service(lab: Lab, role: Role) -> dict[str, Any]:
 
 
 def _zookeepers(lab: Lab, ensemble: str) -> list[dict[str, Any]]:
-    return [{"name": h.name, "address": h.address, "myid": h.myid} for h in lab.members(ensemble)]
+    return [
+        {"name": h.name, "address": h.address, "myid": h.myid, **({"observer": True} if h.observer else {})}
+        for h in lab.members(ensemble)
+    ]
 
 
 def _ports(lab: Lab) -> dict[str, Any]:

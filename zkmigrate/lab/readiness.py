@@ -93,11 +93,14 @@ def ssh_answers(hosts: Iterable[HostPlan]) -> Callable[[], str | None]:
 
 
 def quorum_serves(hosts: Sequence[HostPlan], ask: Word = four_letter_word) -> Callable[[], str | None]:
-    """Return the condition that one of these servers leads and all others follow.
+    """Return the condition that one of these servers leads, the others follow, and observers observe.
 
     A single server must be standalone. ask: asks them a word.
     """
-    wanted = ["follower"] * (len(hosts) - 1) + ["leader"] if len(hosts) > 1 else ["standalone"]
+    observers = sum(host.observer for host in hosts)
+    followers = len(hosts) - observers - 1
+    wanted = ["follower"] * followers + ["leader"] + ["observer"] * observers
+    wanted = wanted if len(hosts) > 1 else ["standalone"]
 
     def missing() -> str | None:
         modes = {host.name: server_mode(ask(host.address, "srvr")) for host in hosts}

@@ -88,7 +88,8 @@ class HostFile:
 def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
     """Return the static `server.N` lines of the given hosts, in order."""
     return "".join(
-        f"server.{host.myid}={host.address}:{QUORUM_PORT}:{ELECTION_PORT}\n"
+        f"server.{host.myid}={host.address}:{QUORUM_PORT}:{ELECTION_PORT}"
+        f"{':observer' if host.observer else ''}\n"
         for host in hosts
         if host.myid is not None
     )

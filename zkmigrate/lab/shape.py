@@ -61,13 +61,15 @@ class Part(_Value):
 
 
 class Ensemble(Part):
-    """A ZooKeeper ensemble on hosts NAME1 to NAMEcount.
+    """A ZooKeeper ensemble on hosts NAME1, NAME2 and so on.
 
-    empty: whether ZooKeeper is only installed, without data, and stopped.
+    count: the number of hosts with a vote. observers: the number of hosts after them that have none. empty:
+    whether ZooKeeper is only installed, without data, and stopped.
     """
 
     version: str = "3.5.8"
-    count: Literal[1, 3, 5] = 3
+    count: Literal[1, 3, 5, 7] = 3
+    observers: int = Field(default=0, ge=0, le=2)
     empty: bool = False
 
 

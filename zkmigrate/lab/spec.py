@@ -27,7 +27,16 @@ CONTROLLER_ID_OFFSET = 100
 # The data that fits, with path and header, below the default jute.maxbuffer of 1 MiB.
 MOST_NODE_BYTES = 1_000_000
 
-MOVE_ONLY = ("source_version", "dest_version", "kafka_version", "dest_count", "chroot", "shared")
+MOVE_ONLY = (
+    "source_version",
+    "dest_version",
+    "kafka_version",
+    "dest_count",
+    "chroot",
+    "shared",
+    "source_count",
+    "source_observers",
+)
 """The fields of `LabSpec` that describe the lab of a move; a spec with a shape must not change them."""
 
 JAVA_11_KAFKA = frozenset({"2.3.1"})
@@ -79,6 +88,11 @@ class HostPlan:
         return self.beside or self.name
 
     @property
+    def observer(self) -> bool:
+        """Whether the host is a server of source without a vote."""
+        return isinstance(self.part, Ensemble) and self.number > self.part.count
+
+    @property
     def myid(self) -> int | None:
         """The server id of a ZooKeeper host, which a dest host gets later; None for other hosts."""
         if self.role is Role.SOURCE:
@@ -117,11 +131,12 @@ class LabSpec:
     Versions: those that `provision` can fetch. source_options, broker_options: further `key=value` lines of
     source's zoo.cfg and of each server.properties. sync_enabled: ZooKeeper's `syncEnabled` on source.
     bandwidth_kbit: limits of hosts' links in both directions (token bucket), by host name. data_disk_mb: the
-    size of a disk (a loop-mounted file system) for each ZooKeeper host's data, which `fault disk-full` needs;
-    0 for none. tree_size: the number of filler znodes of `tree_node_bytes` each, outside the chroot. service:
-    `systemd`; or `commands`, so that scripts start ZooKeeper on dest and Kafka, and the inventory names the
-    scripts' commands. security: the kinds (`security.Kind`) that all ZooKeeper ensembles have. shared: the
-    kind (`SHARED`) of machines that brokers share with ZooKeeper servers; None if each host has its own.
+    size of a disk (a loop-mounted file system) for each ZooKeeper host's data, which `fault disk-full`
+    needs; 0 for none. tree_size: the number of filler znodes of `tree_node_bytes` each, outside the chroot.
+    service: `systemd`; or `commands`, so that scripts start ZooKeeper on dest and Kafka, and the inventory
+    names the scripts' commands. source_count, source_observers: source's servers with and without a vote.
+    security: the kinds (`security.Kind`) that all ZooKeeper ensembles have. shared: the kind (`SHARED`) of
+    machines that brokers share with ZooKeeper servers; None if each host has its own.
 
     Without a `shape` this is the lab of a move: ensembles source and dest, and one cluster of three brokers,
     each in its own rack. If a `shape` is given, the fields in `MOVE_ONLY` must keep their defaults.
@@ -131,6 +146,8 @@ class LabSpec:
     dest_version: str = "3.5.8"
     kafka_version: str = "2.8.2"
     dest_count: int = 3
+    source_count: int = 3
+    source_observers: int = 0
     chroot: str = "/kafka"
     session_timeout_ms: int = 18_000
     tick_time_ms: int = 2_000
@@ -160,8 +177,13 @@ class LabSpec:
             raise LabError(f"service {self.service!r} is not possible; possible: systemd or commands")
         if self.shared is not None and self.shared not in SHARED:
             raise LabError(f"shared {self.shared!r} is not possible; possible: {' or '.join(SHARED)}")
-        if self.dest_count not in (3, 5):
-            raise LabError(f"dest_count {self.dest_count} is not possible; possible: 3 or 5")
+        if self.dest_count not in (3, 5, 7):
+            raise LabError(f"dest_count {self.dest_count} is not possible; possible: 3, 5 or 7")
+        if self.source_count not in (1, 3, 5, 7) or self.source_observers not in (0, 1, 2):
+            raise LabError(
+                f"source_count {self.source_count} with source_observers {self.source_observers} is not "
+                "possible; possible: 1, 3, 5 or 7 with 0 to 2"
+            )
         try:
             znode_path(self.chroot)
         except ValueError as error:
@@ -230,7 +252,8 @@ def shape_of(spec: LabSpec) -> Shape:
     """Return the shape that the spec gives, or otherwise the shape of a move."""
     if spec.shape is not None:
         return spec.shape
-    source = {"name": "source", "version": spec.source_version}
+    source = {"name": "source", "version": spec.source_version, "count": spec.source_count}
+    source["observers"] = spec.source_observers
     dest = {"name": "dest", "version": spec.dest_version, "count": spec.dest_count, "empty": True}
     cluster = {
         "name": "broker",
@@ -250,7 +273,7 @@ def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
     """
     shape = shape_of(spec)
     groups: list[tuple[str, Role, int, Ensemble | KafkaCluster | None]] = [
-        (e.name, Role.DEST if e.empty else Role.SOURCE, e.count, e) for e in shape.ensembles
+        (e.name, Role.DEST if e.empty else Role.SOURCE, e.count + e.observers, e) for e in shape.ensembles
     ]
     for cluster in shape.clusters:
         groups.append((cluster.name, Role.BROKER, len(cluster.brokers), cluster))

@@ -65,7 +65,7 @@ def test_a_lab_that_does_not_exist_is_named() -> None:
     [
         (["--bandwidth-kbit", "dest1"], "Needed: NAME=VALUE"),
         (["--bandwidth-kbit", "dest1=fast"], "Needed: dest1= and a whole number"),
-        (["--dest-count", "4"], "possible: 3 or 5"),
+        (["--dest-count", "4"], "possible: 3, 5 or 7"),
         (["--shared", "brokers"], "source-brokers"),
     ],
 )

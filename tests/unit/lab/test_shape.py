@@ -95,7 +95,7 @@ KRAFT = {"name": "one", "version": "3.9.1", "brokers": [{"controller": True}]}
         ({"ensembles": [{"name": "client"}]}, "the name client is used twice"),
         ({"ensembles": [{"name": "zk1"}]}, r"ensembles\.0\.name"),
         ({"ensembles": [{"name": "far-too-long"}]}, r"ensembles\.0\.name"),
-        ({"ensembles": [{"name": "zk", "count": 2}]}, "1, 3 or 5"),
+        ({"ensembles": [{"name": "zk", "count": 2}]}, "1, 3, 5 or 7"),
         ({"ensembles": [ZK], "clusters": [ONE | {"brokers": []}]}, r"clusters\.0\.brokers"),
         ({"ensembles": [ZK], "clusters": [ONE | {"racks": 2}]}, r"clusters\.0\.racks: Extra"),
         ({"ensembles": [ZK], "clusters": [ONE | {"brokers": [{"disks_mb": [63]}]}]}, "equal to 64"),

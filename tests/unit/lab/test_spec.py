@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.render import zookeeper_servers
 from zkmigrate.lab.shape import Ensemble, Shape
 from zkmigrate.lab.spec import LabSpec, Role, hosts_of, machines_of
 
@@ -28,6 +29,15 @@ def test_addresses_are_unique_with_five_dest_hosts() -> None:
     assert [host.myid for host in hosts if host.role is Role.DEST] == [11, 12, 13, 14, 15]
 
 
+def test_source_may_have_observers_after_its_voters() -> None:
+    hosts = hosts_of(LabSpec(source_count=5, source_observers=2, dest_count=7))
+    source = [host for host in hosts if host.role is Role.SOURCE]
+    assert [(host.name, host.myid) for host in source if host.observer] == [("source6", 6), ("source7", 7)]
+    assert [host.observer for host in hosts if host.role is not Role.SOURCE] == [False] * 11
+    lines = zookeeper_servers(source).splitlines()
+    assert [line.endswith(":observer") for line in lines] == [False] * 5 + [True] * 2
+
+
 def test_spec_survives_json() -> None:
     spec = LabSpec(
         source_version="3.8.4",
@@ -43,7 +53,9 @@ def test_spec_survives_json() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"dest_count": 4}, "possible: 3 or 5"),
+        ({"dest_count": 4}, "possible: 3, 5 or 7"),
+        ({"source_count": 2}, "possible: 1, 3, 5 or 7 with 0 to 2"),
+        ({"source_observers": 3}, "possible: 1, 3, 5 or 7 with 0 to 2"),
         ({"chroot": "kafka"}, "absolute znode path"),
         ({"chroot": "/kafka/"}, "absolute znode path"),
         ({"chroot": "/a/../b"}, "absolute znode path"),
