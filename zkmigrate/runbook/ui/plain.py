@@ -10,12 +10,14 @@ from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.ui import sentences
 
 _EVERY_S = 2.0
+_LONG_S, _LATER_S = 20.0, 10.0
+"""A wait that has lasted for _LONG_S seconds is shown every _LATER_S."""
 
 
 class Plain:
     """A receiver of events that writes them as lines with the time.
 
-    A repeated wait or countdown is shown every 2 s.
+    A repeated wait or countdown is shown every 2 s, and a wait of more than 20 s every 10 s.
     """
 
     def __init__(self, out: TextIO, clock: Callable[[], str], now: Callable[[], float]) -> None:
@@ -24,7 +26,8 @@ class Plain:
         self._now = now
         self._lock = threading.Lock()
         self._story = sentences.Story()
-        self._last: dict[str, tuple[str, float]] = {}
+        self._last: dict[str, tuple[str, float, float]] = {}
+        """The key of the last event of each repeated kind, when that began, and when it was last shown."""
 
     def __call__(self, event: events.Event) -> None:
         with self._lock:
@@ -45,8 +48,12 @@ class Plain:
             case _:
                 self._last.clear()
                 return False
-        before, at = self._last.get(type(event).__name__, ("", 0.0))
-        if before == key and self._now() - at < _EVERY_S:
+        kind, now = type(event).__name__, self._now()
+        before, began, shown = self._last.get(kind, ("", now, now))
+        if before != key:
+            began = now
+        long = isinstance(event, events.Waits) and now - began >= _LONG_S
+        if before == key and now - shown < (_LATER_S if long else _EVERY_S):
             return True
-        self._last[type(event).__name__] = (key, self._now())
+        self._last[kind] = (key, began, now)
         return False

@@ -388,6 +388,20 @@ def test_a_hold_says_when_the_hosts_open_by_themselves_and_what_is_left_to_say_t
     )
 
 
+def test_a_long_wait_is_shown_less_often_than_a_short_one_or_a_countdown() -> None:
+    out, now = StringIO(), 100.0
+    plain = Plain(out, lambda: "12:00:00", lambda: now)
+    for second in range(61):
+        now = 100.0 + second
+        plain(events.Waits("main", "fence", "the door is closed", f"at {second}", 4.0))
+    shown = [int(line.rpartition("at ")[2].split()[0]) for line in out.getvalue().splitlines()]
+    assert shown == [*range(0, 20, 2), 28, 38, 48, 58]
+    plain(events.Waits("main", "fence", "another door", "at 0", 4.0))
+    now += 2
+    plain(events.Waits("main", "fence", "another door", "at 2", 4.0))
+    assert out.getvalue().count("another door") == 2
+
+
 def test_a_wait_reads_as_a_sentence() -> None:
     """Clauses such as "dest1 observes source" were printed as "waits for dest1 observes source"."""
     waits = events.Waits("join", "join", "dest1 observes source and has caught up", "at 3 of 9", 4.0)
