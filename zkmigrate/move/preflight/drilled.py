@@ -27,6 +27,8 @@ DRILLED = (
     Drill("3.6.4", "3.8.4", "2.8.2"),
     Drill("3.8.4", "3.8.4", "3.9.1"),
     Drill("3.9.5", "3.9.5", "3.9.1"),
+    Drill("3.5.8", "3.9.5", "2.8.2"),
+    Drill("3.8.4", "3.9.5", "3.9.1"),
 )
 """The rows of the track record; a test compares them with the document."""
 
