@@ -117,7 +117,10 @@ def test_a_host_armed_with_this_spec_is_left_alone(tmp_path: Path) -> None:
 def test_a_host_armed_with_another_spec_is_armed_again(tmp_path: Path) -> None:
     world = armed(tmp_path)
     old = arm_words(world)
-    assert world.apply(Arm("dest2", old.replace("cut_ports=", "cut_ports=7,")), "arm.other", 1)[0] == 0
+    more, fewer = old.replace("cut_ports=", "cut_ports=7,"), old.replace("cut_ports=2181,", "cut_ports=")
+    assert fewer != old
+    assert world.apply(Arm("dest2", more), "arm.more", 1)[0] == 3, "INSTALL fixed the ports"
+    assert world.apply(Arm("dest2", fewer), "arm.other", 1)[0] == 0
     assert verdict(world, world.inventory) == Ready(("dest2",))
     assert verdict(world, world.inventory, rehearsal=True) == Ready(("dest1", "dest2", "dest3"))
 

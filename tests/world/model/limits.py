@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from tests.world.model.host import File, Host
 from zkmigrate.hosts.zkm_host import POLICY_NAME, STATE_DIR
+from zkmigrate.runbook.model import policy
 from zkmigrate.runbook.model.change import (
     Arm,
     Discard,
@@ -23,7 +24,6 @@ from zkmigrate.runbook.model.change import (
     UninstallProgram,
     command_words,
 )
-from zkmigrate.runbook.model.policy import FREE_KEYS
 
 _STAGED = re.compile(rf"{STATE_DIR}/[^/]+/staged/[^/]+")
 
@@ -78,9 +78,10 @@ def _requests(host: Host, change: HostChange, lines: tuple[str, ...]) -> tuple[s
         case Restore() | Discard():
             return ("lock",)
         case Arm():
-            fixed = [line for line in change.spec.splitlines() if line.partition("=")[0] not in FREE_KEYS]
-            allowed = [line.removeprefix("arm ") for line in lines if line.startswith("arm ")]
-            return ("window", *(() if set(fixed) == set(allowed) else ("arm with this spec",)))
+            allowed = sorted(line for line in lines if line.startswith("arm "))
+            asked = sorted(policy.arm(change.spec))
+            fits = policy.covers(policy.text(allowed), policy.text(asked))
+            return ("window", *(() if fits else ("arm with this spec",)))
         case _:
             return ("window",)
 

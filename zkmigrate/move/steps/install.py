@@ -26,7 +26,7 @@ from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.runs import own_program, policies, stays_for
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.dependent import AnyDependent, OfDependent, program_hosts, unit_of
-from zkmigrate.move.facts.dest_status import unanswered
+from zkmigrate.move.facts.dest_status import unanswered, unknown
 from zkmigrate.move.facts.records import Installed
 from zkmigrate.move.steps.arm import arm_spec
 from zkmigrate.runbook.model import policy
@@ -37,7 +37,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.runbook.model.step_record import known
 from zkmigrate.zookeeper.facts.disk import VERSION_2
-from zkmigrate.zookeeper.facts.members import Members
+from zkmigrate.zookeeper.facts.members import Members, source_members
 
 PolicyOf: TypeAlias = Callable[[Inventory, str], tuple[str, ...]]
 """A function that takes an inventory and a host, and returns the lines of that host's policy.
@@ -50,11 +50,13 @@ PolicyOf: TypeAlias = Callable[[Inventory, str], tuple[str, ...]]
 class InstallFacts:
     """The installed programs by host; Absent if there is none.
 
-    policies: all policies on each host that has the program of this package; read only going forward.
+    policies: all policies on each host that has the program of this package. ports: the
+    ports in source's configs. Both are read only going forward.
     """
 
     programs: Mapping[str, Reading[bytes]]
     policies: Mapping[str, Reading[tuple[bytes, ...]]] = field(default_factory=dict)
+    ports: Reading[tuple[int, ...]] = field(default_factory=lambda: Seen(()))
 
 
 class InstallStep(OfDependent, Step[InstallFacts]):
@@ -80,14 +82,20 @@ class InstallStep(OfDependent, Step[InstallFacts]):
         super().__init__(dependent)
         self._keep = keep
         self._hosts = hosts or partial(program_hosts, dependent)
-        self._allows = allows or partial(move_policy, dependent)
+        self._allows = allows
 
     def observe(self, c: Context, look: Look) -> InstallFacts:
         programs = look.each(self._hosts(c.inventory), lambda host: _read_program(c, look, host))
         ours = [h for h, r in programs.items() if isinstance(r, Seen) and r.value == zkm_host.program()]
         if c.way is Way.BACK:
             return InstallFacts(programs)
-        return InstallFacts(programs, look.each(ours, lambda host: policies(look, host)))
+        found = look.each(ours, lambda host: policies(look, host))
+        if self._allows is not None:
+            return InstallFacts(programs, found)
+        members = source_members(c.inventory, look)
+        return InstallFacts(
+            programs, found, Seen(members.value.ports) if isinstance(members, Seen) else members
+        )
 
     def check(self, c: Context, facts: InstallFacts) -> Verdict:
         f = facts.programs
@@ -105,6 +113,8 @@ class InstallStep(OfDependent, Step[InstallFacts]):
             return Done(tuple(claim("install.gone", sentence, True, target=h, seen=s) for h, s in stays))
         wanted = zkm_host.program()
         todo = tuple(h for h, r in f.items() if r != Seen(wanted) or not self._is_allowed(c, facts, h))
+        if todo and not isinstance(facts.ports, Seen):
+            return Blocked((unknown("install.ports", "source", facts.ports),))
         if todo:
             without = tuple(h for h, r in f.items() if isinstance(r, Absent))
             found = Installed(_without(c) if c.begun else without).encode()
@@ -116,22 +126,33 @@ class InstallStep(OfDependent, Step[InstallFacts]):
         return Done(tuple(claim("install.same", sentence, True, target=h, seen=digest) for h in f))
 
     def plan(self, c: Context, f: InstallFacts, target: str) -> Changes:
-        return (InstallProgram(target, zkm_host.policy_path(c.run), self._text(c, target)),)
+        return (InstallProgram(target, zkm_host.policy_path(c.run), self._text(c, f, target)),)
 
     def _is_allowed(self, c: Context, facts: InstallFacts, host: str) -> bool:
         """Return whether a policy on the host allows what this run may change, and no more."""
         found = facts.policies.get(host)
-        return isinstance(found, Seen) and self._text(c, host).encode() in found.value
+        if not isinstance(found, Seen):
+            return False
+        wanted = self._text(c, facts, host)
+        return any(policy.covers(one.decode("utf-8", "replace"), wanted) for one in found.value)
 
-    def _text(self, c: Context, host: str) -> str:
-        return policy.text(self._allows(c.inventory, host))
+    def _text(self, c: Context, f: InstallFacts, host: str) -> str:
+        if self._allows is not None:
+            return policy.text(self._allows(c.inventory, host))
+        ports = f.ports.value if isinstance(f.ports, Seen) else ()
+        return policy.text(move_policy(self.dependent, c.inventory, host, ports))
 
     def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (UninstallProgram(target),)
 
 
-def move_policy(dependent: AnyDependent, inventory: Inventory, host: str) -> tuple[str, ...]:
-    """Return what zkm-host may change on a host for a move or a return; nothing on any other host."""
+def move_policy(
+    dependent: AnyDependent, inventory: Inventory, host: str, ports: tuple[int, ...] = ()
+) -> tuple[str, ...]:
+    """Return what zkm-host may change on a host for a move or a return; nothing on any other host.
+
+    ports: those in source's configs, which may be cut.
+    """
     lines: list[str] = []
     if host in inventory.dest_names:
         dest = inventory.dest
@@ -146,7 +167,7 @@ def move_policy(dependent: AnyDependent, inventory: Inventory, host: str) -> tup
             *policy.service(dest.service.unit, ("start", "stop", "restart", "kill"), dest.commands),
         ]
         with suppress(IndexError):  # ARM blocks a host without a numeric address
-            lines += policy.arm(arm_spec(inventory, False, Members(())))
+            lines += policy.arm(arm_spec(inventory, False, Members((), ports=ports)))
     for member in dependent.members(inventory):
         if member.name == host:
             unit, commands = unit_of(dependent, inventory, member)
@@ -176,6 +197,10 @@ MEANINGS = meanings(
 
     install.gone: Files or rules of the run remain on the host. Cause: zkm-host did not remove them. To do:
     Resume, which removes them.
+
+    install.ports: The ports in source's configs cannot be read. Cause: No server's config or dynamic file can
+    be read, or they have different versions of the member list. zkm-host may later cut these ports only. To
+    do: Make the files readable, then resume.
 
     install.answer: zkm-host on the host cannot be read. Cause: The host does not answer. To do: Find out why
     it does not answer, then resume.

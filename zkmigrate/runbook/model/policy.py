@@ -11,7 +11,8 @@ no line allows. Up to its last ``/`` a line is literal; after it ``*`` and ``?``
 - ``leftover PATTERN``: move such directories out of one of Kafka's log directories
 - ``service UNIT ACTION``: do this with this service
 - ``commands UNIT KEY=VALUE…``: the commands that stand for systemd, for this unit
-- ``arm KEY=VALUE``: a line of the only spec that ``arm`` takes, beside ``rehearsal`` and ``cut_ports``
+- ``arm KEY=VALUE``: a line of the only spec that ``arm`` takes, beside ``rehearsal``; the spec may name fewer
+  ``cut_ports``
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from zkmigrate.runbook.model.change import ServiceAction, command_words
 
 LOCK, WINDOW = "lock", "window"
 
-FREE_KEYS = ("rehearsal", "cut_ports")
-"""The keys of a spec that are not known when zkm-host is installed."""
+FREE_KEY = "rehearsal"
+"""The key of a spec that a run gives both values."""
+
+CUT_PORTS = "cut_ports"
 
 
 def put(path: str, owner: str, mode: str = "0644") -> str:
@@ -56,8 +59,28 @@ def service(unit: str, actions: Iterable[ServiceAction], commands: tuple[str, ..
 
 
 def arm(spec: str) -> tuple[str, ...]:
-    """Return the lines that allow this spec, whatever its ``FREE_KEYS`` are."""
-    return tuple(f"arm {line}" for line in spec.splitlines() if line.partition("=")[0] not in FREE_KEYS)
+    """Return the lines that allow this spec, whatever its ``FREE_KEY`` is."""
+    return tuple(f"arm {line}" for line in spec.splitlines() if line.partition("=")[0] != FREE_KEY)
+
+
+def covers(found: str, wanted: str) -> bool:
+    """Return whether one policy equals another, except that it may have more ports of the cut.
+
+    A server of source that does not answer hides its ports, so fewer of them may be seen later.
+    """
+    (kept, ports), (needed, asked) = _without_ports(found), _without_ports(wanted)
+    return kept == needed and asked <= ports
+
+
+def _without_ports(text: str) -> tuple[list[str], set[str]]:
+    lines, ports = [], set[str]()
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key == f"arm {CUT_PORTS}":
+            ports.update(value.split(","))
+        else:
+            lines.append(line)
+    return lines, ports
 
 
 def text(lines: Iterable[str]) -> str:

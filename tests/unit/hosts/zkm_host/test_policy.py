@@ -182,11 +182,14 @@ def test_arm_takes_the_spec_of_the_policy_alone(host: Host) -> None:
         "".join(line for line in spec.splitlines(keepends=True) if not line.startswith("source=")),
         f"{spec}start={encode('touch x')}\n",
     )
-    for number, other in enumerate(wrong):
+    more = spec.replace("cut_ports=", "cut_ports=9,"), f"{spec}cut_ports=9\n", f"cut_ports=*\n{spec}"
+    for number, other in enumerate((*wrong, *more)):
         answer = host.call("arm", f"o{number}", encode(other))
         assert (answer.rc, "needs exactly the lines" in answer.text) == (3, True), other
-    free = spec.replace("rehearsal=no", "rehearsal=yes").replace("cut_ports=", "cut_ports=9,")
-    assert "systemd does not run here" in host.call("arm", "o", encode(free)).text, "it went on from there"
+    free = spec.replace("rehearsal=no", "rehearsal=yes"), spec.replace("cut_ports=2181,", "cut_ports=")
+    for number, other in enumerate(free):
+        answer = host.call("arm", f"p{number}", encode(other))
+        assert "needs exactly the lines" not in answer.text, "it went on from there"
 
 
 def test_a_policy_of_another_than_root_counts_for_nothing(host: Host, place: Path) -> None:
@@ -346,7 +349,10 @@ def test_the_model_refuses_what_the_program_refuses(host: Host, place: Path) -> 
                                                 f"{dest.config}.dynamic/7", dest.config)),
         *(SetService("dest1", unit, action, commands) for unit in (dest.service.unit, "sshd.service")
           for action in actions for commands in (dest.commands, OWN)),
-        *(Arm("dest1", spec) for spec in (arm_spec(inventory, True, Members(())), "unit=sshd.service\n")),
+        *(Arm("dest1", spec) for spec in (
+            *(arm_spec(inventory, True, Members((), ports=ports)) for ports in ((), (9,))),
+            "unit=sshd.service\n",
+        )),
     ]  # fmt: skip
     for number, change in enumerate(changes):
         answer = host.call(change.verb, f"o{number}", *change.arguments())

@@ -58,6 +58,26 @@ def test_a_host_with_another_policy_or_none_gets_that_of_the_inventory(other: tu
     assert stopped_by(InstallStep(KAFKA).check(context(), silent)) == [("install.answer", "dest2")]
 
 
+def test_the_policy_fixes_the_ports_of_the_cut_that_source_tells() -> None:
+    step, programs = InstallStep(KAFKA), dict.fromkeys(HOSTS, THERE)
+    lines = move_policy(KAFKA, context().inventory, "dest1", (7777,))
+    [ports] = [line for line in lines if line.startswith("arm cut_ports=")]
+    assert "7777" in ports.partition("=")[2].split(",")
+    told = replace(facts(programs), ports=Seen((7777,)))
+    assert step.check(context(), told) == Ready(DEST)
+    [change] = step.plan(context(), told, "dest1")
+    assert isinstance(change, InstallProgram)
+    assert ports in change.policy.splitlines()
+    # a server of source that does not answer later takes no policy away
+    allowed = {host: policy.text(move_policy(KAFKA, context().inventory, host, (7777,))) for host in DEST}
+    more = {host: Seen((text.encode(),)) for host, text in allowed.items()}
+    for later in (Seen(()), SILENT):
+        assert well(step.check(context(), replace(facts(programs, **more), ports=later)))
+    assert stopped_by(step.check(context(), replace(facts({**programs, "dest1": GONE}), ports=SILENT))) == [
+        ("install.ports", "source")
+    ]
+
+
 def test_a_host_that_is_only_read_may_change_nothing() -> None:
     inventory = context().inventory
     assert move_policy(KAFKA, inventory, inventory.source_names[0]) == ()
