@@ -198,6 +198,7 @@ def runs_with(*flags: str) -> str:
 SURROUNDINGS = """\
 netns=net:[4026532281]
 listener=311 net:[4026532281] java
+user=998
 main=311 net:[4026532281] java
 slow_fsyncs=0 214
 """

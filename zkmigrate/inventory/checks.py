@@ -128,7 +128,7 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-MAY_SHARE = (frozenset({"source", "broker"}),)
+MAY_SHARE = (frozenset({"source", "broker"}), frozenset({"dest", "broker"}))
 """The roles that one machine may have. Each has a name of its own there, and the machine's address."""
 
 
@@ -154,8 +154,8 @@ def _clash(what: str, first: _Host, host: _Host) -> str:
         return f"{what} occurs twice among the {host.role} hosts (needed: each once)"
     return (
         f"{what} is already a {first.role} host, {first.name or 'without a name'} (needed: each host in "
-        f"one role; only a broker and a source server may have one address. Check whether {first.role} and "
-        f"{host.role} are swapped)"
+        "one role; only a broker and a ZooKeeper server may have one address. Check whether "
+        f"{first.role} and {host.role} are swapped)"
     )
 
 

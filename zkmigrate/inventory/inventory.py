@@ -439,6 +439,25 @@ class Inventory(Partial):
     def broker_names(self) -> tuple[str, ...]:
         return tuple(b.name for b in self.brokers)
 
+    def machine(self, name: str) -> tuple[str, ...]:
+        """Return the names of all hosts that are on the machine of this host, in the order of display.
+
+        Hosts with an address in common are on one machine.
+        """
+        hosts: tuple[ZooKeeperHost | Broker, ...] = (
+            *(self.source.hosts if self.has("source") else ()),
+            *(self.dest.hosts if self.has("dest") else ()),
+            *self.brokers,
+        )
+        at = {h.name: {inventory_checks.spelled(text) for text in (h.address, *h.also)} for h in hosts}
+        own = at.get(name, set())
+        return tuple(other for other in at if at[other] & own) or (name,)
+
+    def one_a_machine(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return the first of these hosts on each machine."""
+        given = tuple(names)
+        return tuple(n for n in given if next(x for x in given if x in self.machine(n)) == n)
+
     def address(self, name: str) -> str:
         """Return the address of any host. Raises KeyError for an unknown host."""
         hosts: tuple[ZooKeeperHost | Broker, ...] = (

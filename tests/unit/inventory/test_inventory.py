@@ -132,8 +132,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("10.71.0.22", "10.71.0.12", 16, "Check whether source and dest are swapped"),
     ("name: dest2", "name: source2", 16, "dest.hosts[1].name: name 'source2' is already a source host"),
     ("name: broker2", "name: broker1", 27, "name 'broker1' occurs twice among the broker hosts"),
-    ("10.71.0.33", "10.71.0.23", 28, "kafka.brokers[2].address: address 10.71.0.23 is already a dest"),
-    ("myid: 11}", "myid: 11, also: [10.71.0.31]}", 26, "kafka.brokers[0].address: address 10.71.0.31 is"),
+    ("myid: 11}", "myid: 11, also: [10.71.0.12]}", 15, "dest.hosts[0].also[0]: address 10.71.0.12 is"),
     ("10.71.0.33", "10.71.0.32", 28, "address 10.71.0.32 occurs twice among the broker hosts"),
     ("10.71.0.33", "10.71.0.2", 3, "operator[0]: 10.71.0.2 is the broker host broker3"),
     # numbers
@@ -235,12 +234,16 @@ def test_even_five_hosts_are_fine(tmp_path: Path) -> None:
     assert inventory.dest.majority == 3
 
 
-def test_a_broker_may_have_the_address_of_a_source_server(tmp_path: Path) -> None:
-    text = GOOD.replace("10.71.0.31", "10.71.0.11")
+def test_a_broker_may_have_the_address_of_a_zookeeper_server(tmp_path: Path) -> None:
+    text = GOOD.replace("10.71.0.31", "10.71.0.11").replace("10.71.0.33", "10.71.0.23")
     text = text.replace("10.71.0.32, id: 2", "b2, id: 2, also: [10.71.0.12]")
     inventory = load(_write(tmp_path, text))
     assert inventory.address("broker1") == inventory.address("source1")
-    again = text.replace("10.71.0.33", "10.71.0.11")
+    assert inventory.machine("broker2") == ("source2", "broker2")
+    assert inventory.machine("dest3") == ("dest3", "broker3")
+    assert inventory.machine("dest1") == ("dest1",)
+    assert inventory.one_a_machine(("dest3", "dest1", "broker3", "broker1")) == ("dest3", "dest1", "broker1")
+    again = text.replace("10.71.0.23, id", "10.71.0.11, id")
     with pytest.raises(InventoryError, match=r"address 10\.71\.0\.11 occurs twice among the broker hosts"):
         load(_write(tmp_path, again))
 

@@ -58,6 +58,8 @@ class Host:
     starts: how many processes there have been: two of them may start in the same moment of the world.
     reloads: how often one of them was told to read its file again.
     undying_sockets: client sockets that no kill ends, as on a kernel without ``ss -K``.
+    beside: the dest host on whose machine this broker is: they have their files and zkm-host in common.
+    user: the number of the user as which its service runs.
     systemd: without it the service answers only to commands that a call or the spec brings along.
     """
 
@@ -69,7 +71,7 @@ class Host:
     starts: int = 0
     reloads: int = 0
     aside: dict[str, str] = field(default_factory=dict)
-    installed: bytes = b""
+    program: bytes = b""
     fencing: int = 0
     ops: dict[str, tuple[str, int, str]] = field(default_factory=dict)
     before: dict[str, tuple[str, File | Disk | dict[str, File] | None]] = field(default_factory=dict)
@@ -94,6 +96,17 @@ class Host:
     finisher: str = "none"
     lock: tuple[str, str, int] | None = None
     written: tuple[str, float, float] | None = None
+    beside: Host | None = None
+    user: int = 999
+
+    @property
+    def installed(self) -> bytes:
+        """The zkm-host on its machine."""
+        return (self.beside or self).program
+
+    @installed.setter
+    def installed(self, program: bytes) -> None:
+        (self.beside or self).program = program
 
     def set_phase(self, phase: str, now: float) -> None:
         self.phase, self.phase_since = phase, now

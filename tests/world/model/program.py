@@ -116,6 +116,8 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
         case HostVerb():
             return _verb(host, change.verb, now)
         case UninstallProgram():
+            if (phase := (host.beside or host).phase) != "idle":
+                return 3, f"uninstall is refused in phase {phase}"
             others = tuple(p.partition("/ops/")[0] + "/" for p in host.files if "/ops/" in p)
             host.installed, host.ops, host.before = host.installed if others else b"", {}, {}
             host.fencing = host.fencing if others else 0
@@ -125,11 +127,8 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
                 if p.endswith(f"/{POLICY_NAME}") and not p.startswith(others)
             ]
             host.files |= {f"{run}{POLICY_NAME}": f for run in others for _, f in own} | host.files
-            host.files = {
-                p: f
-                for p, f in host.files.items()
-                if not p.startswith(f"{STATE_DIR}/") or p.startswith(others)
-            }
+            for path in [p for p in host.files if p.startswith(f"{STATE_DIR}/") and not p.startswith(others)]:
+                del host.files[path]
             return 0, "uninstalled"
         case InstallProgram():
             return 0, "installed"
@@ -183,7 +182,8 @@ def _move_aside(host: Host, operation: str, path: str) -> Answer:
     else:
         below = {name: file for name, file in host.files.items() if name.startswith(f"{path}/")}
         _before(host, operation, path, below or None)
-        host.files = {name: file for name, file in host.files.items() if name not in below}
+        for name in below:
+            del host.files[name]
     return 0, f"moved {path}"
 
 
@@ -459,7 +459,7 @@ def plain(host: Host, path: str) -> str:
 def surroundings(host: Host) -> str:
     """The lines of ``zkm-host surroundings``: nobody else acts on the host."""
     process = "100 net:[1] java\n"
-    running = f"listener={process}main={process}" if host.running else ""
+    running = f"listener={process}user={host.user}\nmain={process}" if host.running else ""
     return f"netns=net:[1]\n{running}slow_fsyncs=0 {100 if host.running else 0}\n"
 
 

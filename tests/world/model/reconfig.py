@@ -52,5 +52,6 @@ def write_whole(host: Host, staged: str) -> None:
     path = host.spec["config_path"]
     content = next(f.content for p, f in host.files.items() if p.endswith(f"/staged/{staged}"))
     old = host.files[path]
-    host.files = {p: f for p, f in host.files.items() if not p.startswith(f"{path}.dynamic")}
+    for name in [p for p in host.files if p.startswith(f"{path}.dynamic")]:
+        del host.files[name]
     host.files[path] = File(content, old.mode, old.owner, old.changed)

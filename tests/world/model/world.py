@@ -369,13 +369,23 @@ class World:
         turn = process.number % len(addresses)
         for address in addresses[turn:] + addresses[:turn]:
             answer = self.door(address)
-            if answer is not None:
+            if answer is not None and not self._kept_from(host, answer[0]):
                 process.connected = answer[0]
                 self._use(process, answer[1])
                 return
         process.connected = ""
         if not self.kind.keeps_sessions:
             process.session, process.registered = 0, False
+
+    def _kept_from(self, host: Host, server: str) -> bool:
+        """Whether the rules on a broker's own machine refuse it this server, because it is a dest host's."""
+        dest = host.beside
+        if dest is None:
+            return False
+        if server in self.inventory.dest_names:
+            return dest.fence.holds(self.now)
+        port = str(self.inventory.source.ports.client)
+        return dest.cut.holds(self.now) and port in dest.spec["cut_ports"].split(",")
 
     def _disconnect_for_good(self, process: Process) -> None:
         """The process ended gracefully: its session is closed where it was connected."""
@@ -484,6 +494,9 @@ def world_of(inventory: Inventory, kind: Kind, source_config: bytes) -> World:
     for member in dependent.members(inventory):
         host = Host(member.name, member.address, boot=f"boot-{member.name}")
         _own_service(host, dependent.service(inventory))
+        host.beside = next((h for h in hosts.values() if h.address == member.address), None)
+        if host.beside is not None:
+            host.files = host.beside.files
         host.files |= kind.files(inventory, member)
         host.start(900.0)
         hosts[member.name] = host

@@ -39,6 +39,8 @@ class Surroundings:
     netns: the network namespace in which zkm-host sees sockets and sets rules. listeners: the processes in it
     that listen on the service's port. main: the unit's main process.
 
+    users: the numbers of the users as which the listeners run.
+
     keepers: software that manages other programs or files, as ``process PID NAME``, ``unit NAME`` or ``cron
     FILE``. slow_fsyncs: how many lines of the unit's journal since the boot report a slow fsync, and how many
     of the newest lines were read; None without a journal.
@@ -49,6 +51,7 @@ class Surroundings:
     main: Process | None = None
     keepers: tuple[str, ...] = ()
     slow_fsyncs: tuple[int, int] | None = None
+    users: tuple[int, ...] = ()
 
 
 def surroundings(look: Look, host: str, unit: str, port: int) -> Reading[Surroundings]:
@@ -59,12 +62,13 @@ def surroundings(look: Look, host: str, unit: str, port: int) -> Reading[Surroun
 def parse_surroundings(text: str) -> Surroundings:
     """Parse the output of ``zkm-host surroundings``.
 
-    Its lines are ``netns=``, ``listener=PID NETNS NAME``, ``main=PID NETNS NAME``, ``keeper=`` and
-    ``slow_fsyncs=N OF``. Raises ValueError for any other line, KeyError without ``netns=``.
+    Its lines are ``netns=``, ``listener=PID NETNS NAME``, ``user=UID``, ``main=PID NETNS NAME``, ``keeper=``
+    and ``slow_fsyncs=N OF``. Raises ValueError for any other line, KeyError without ``netns=``.
     """
     single: dict[str, str] = {}
     listeners: list[Process] = []
     keepers: list[str] = []
+    users: list[int] = []
     for line in keyvalue.lines(text):
         key, equals, value = line.partition("=")
         if not equals:
@@ -73,6 +77,8 @@ def parse_surroundings(text: str) -> Surroundings:
             listeners.append(_process(value))
         elif key == "keeper":
             keepers.append(value)
+        elif key == "user":
+            users.append(int(value))
         else:
             single[key] = value
     return Surroundings(
@@ -81,6 +87,7 @@ def parse_surroundings(text: str) -> Surroundings:
         _process(single["main"]) if "main" in single else None,
         tuple(keepers),
         _counted(single),
+        tuple(users),
     )
 
 

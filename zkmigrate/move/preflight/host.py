@@ -63,11 +63,12 @@ def access(_c: Context, e: Evidence) -> Iterator[Judged]:
 @check("host.one-role", "no machine has two roles that exclude each other", Scope.OWN)
 def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. The cut blocks traffic between dest's and source's addresses, so a machine of both would cut
-    itself off. A {one} may be on the machine of a source server, but not with `policy.cut: all`, which would
-    block it from dest until finalize. The check compares the addresses that each host shows.
+    itself off. A {one} may be on the machine of one ZooKeeper server, but not with `policy.cut: all`, which
+    would block it from dest or source. On a dest host it must not run as root: the fence lets root through,
+    because zkm-host asks dest as root. The check compares the addresses that each host shows.
 
-    To do: Correct migration.yml, or give each role its own machine. For a {one} beside a source server, set
-    `policy.cut: zookeeper`.
+    To do: Correct migration.yml, or give each role its own machine. For a {one} beside a ZooKeeper server,
+    set `policy.cut: zookeeper`, and run it as a user of its own.
     """
     parts: tuple[ZooKeeperHost | Member, ...] = (
         *c.inventory.source.hosts,
@@ -81,7 +82,10 @@ def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
             continue
         here = {a for text in facts.value.addresses for a in numeric(text)}
         beside = [p for p in parts if p.name != host and addresses(p) & here]
-        allowed = c.inventory.source_names if host in e.files else ()
+        machine = c.inventory.machine(host)
+        servers = (*c.inventory.source_names, *c.inventory.dest_names)
+        fit = servers if host in e.files else tuple(e.files) if host in c.inventory.dest_names else ()
+        allowed = [name for name in fit if name in machine]
         all_cut = c.inventory.policy.cut == "all"
         others = [p for p in beside if all_cut or p.name not in allowed]
         named = ", ".join(f"{p.name} ({a})" for p in others for a in sorted(addresses(p) & here))
@@ -91,10 +95,26 @@ def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
         )
         if others and all(p.name in allowed for p in others):
             one = e.dependent.words.one
-            moves = (f"set policy.cut: zookeeper in migration.yml: all blocks this {one} from dest",)
+            moves = (f"set policy.cut: zookeeper in migration.yml: all blocks the {one} from ZooKeeper",)
+        elif others and all(p.name in fit for p in others):
+            moves = ("name the address in migration.yml for both, in address or also",)
+        if not others and host in e.files and set(machine) & set(c.inventory.dest_names):
+            yield _not_root(e, host)
+            continue
         yield Judged(
             not others, f"it has the address of {named} too" if others else "none", needed, host, moves
         )
+
+
+def _not_root(e: Evidence, host: str) -> Judged:
+    """Judge whether the service that listens on a member's port, on a dest host, is not root's."""
+    around, needed, one = e.around.get(host), f"a {e.dependent.words.one} that does not run as root", "user"
+    moves = (f"run the {e.dependent.words.one} as a user of its own, or on a machine of its own",)
+    if not isinstance(around, Seen):
+        return unseen(around if around is not None else Unknown("failed", "not read"), needed, host, moves)
+    users = around.value.users
+    seen = f"it runs as {one} {', '.join(map(str, users))} on a dest host" if users else "nothing listens"
+    return Judged(0 not in users if users else None, seen, needed, host, moves)
 
 
 @check("host.tools", "the host has the tools that zkm-host uses there", Scope.OWN, ALWAYS)

@@ -97,8 +97,8 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
             limit = c.inventory.policy.open_limit_s + LATE_HOST_S
             return Waiting("every dest host lets clients in", f"not yet: {', '.join(joining)}", limit, 1.0)
         todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
-        if todo:
-            return Ready(todo)
+        if todo:  # a dest host's rules go before a broker beside it is asked to remove the program
+            return Ready(c.inventory.one_a_machine(todo))
         removed = ((h, stays_for(r)) for h, r in f.programs.items() if h not in silent)
         sentence = "no file or rule of the move remains"
         return Done(

@@ -107,7 +107,7 @@ class InstallStep(OfDependent, Step[InstallFacts]):
             if self._keep:
                 installed = tuple(h for h in installed if h in _without(c))
             if installed:
-                return Ready(installed)
+                return Ready(c.inventory.one_a_machine(installed))
             sentence = "nothing of this run remains on the host"
             stays = ((h, seen) for h, r in f.items() if (seen := stays_for(r)))
             return Done(tuple(claim("install.gone", sentence, True, target=h, seen=s) for h, s in stays))
@@ -118,7 +118,7 @@ class InstallStep(OfDependent, Step[InstallFacts]):
         if todo:
             without = tuple(h for h, r in f.items() if isinstance(r, Absent))
             found = Installed(_without(c) if c.begun else without).encode()
-            return Ready(todo, record=found if self._keep else {})
+            return Ready(c.inventory.one_a_machine(todo), record=found if self._keep else {})
         sentence, digest = (
             "zkm-host on the host is the same as in this package, with the policy of this inventory",
             f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}",
@@ -137,10 +137,12 @@ class InstallStep(OfDependent, Step[InstallFacts]):
         return any(policy.covers(one.decode("utf-8", "replace"), wanted) for one in found.value)
 
     def _text(self, c: Context, f: InstallFacts, host: str) -> str:
-        if self._allows is not None:
-            return policy.text(self._allows(c.inventory, host))
+        """Return the one policy of a machine, which allows what each of its hosts needs."""
         ports = f.ports.value if isinstance(f.ports, Seen) else ()
-        return policy.text(move_policy(self.dependent, c.inventory, host, ports))
+        allows = self._allows or partial(move_policy, self.dependent, ports=ports)
+        here = [h for h in self._hosts(c.inventory) if h in c.inventory.machine(host)]
+        lines = (line for name in here for line in allows(c.inventory, name))
+        return policy.text(tuple(dict.fromkeys(lines)))
 
     def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (UninstallProgram(target),)

@@ -120,6 +120,19 @@ def test_fence_refuses_whoever_is_on_the_host_but_not_root(dest: Dest, source: N
         assert dest.net.reaches("dest", address, user=NOBODY) == "open"
 
 
+def test_a_broker_beside_dest_keeps_source_while_dest_is_rehearsed(dest: Dest, source: None) -> None:
+    dest.armed(cut="zookeeper", cut_ports="2888,3888")
+    broker = dest.net.connect("dest", SOURCES[0], 2181, user=NOBODY)
+    dest.do("fence", "60000")
+    dest.do("cut", "60000")
+    assert broker.poll() is None
+    assert dest.net.reaches("dest", SOURCES[0], 2181, user=NOBODY) == "open"
+    assert dest.net.reaches("dest", ADDRESSES[0], user=NOBODY) == "ConnectionRefusedError"
+    assert dest.status()["source_sockets"] == "0"
+    for port in (2888, 3888):
+        assert dest.net.reaches("dest", SOURCES[0], port) == "ConnectionRefusedError"
+
+
 def test_more_local_clients_than_one_filter_names_are_all_ended(dest: Dest) -> None:
     dest.armed()
     held = " ".join(["10.77.0.1/2181"] * 70).split()
@@ -457,6 +470,9 @@ def test_surroundings_tell_who_listens_and_in_which_namespace(dest: Dest) -> Non
     pid, netns, _name = told["listener"].split(" ")
     assert netns == told["netns"] == str(Path(f"/proc/{pid}/ns/net").readlink())
     assert netns != str(Path("/proc/self/ns/net").readlink()), "the host has a namespace of its own"
+    assert told["user"] == "0"
+    process(dest, "dest", "8731", user=NOBODY)
+    assert f"user={NOBODY}" in dest.call("surroundings", "-", "8731").lines()
     quiet = dest.call("surroundings", "-", "2182").lines()
     assert not [line for line in quiet if line.startswith("listener=")]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -211,7 +212,8 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         )
         for host, address, seen in (
             ("broker2", "10.71.0.33", "the address of broker3 (10.71.0.33)"),
-            ("broker2", "10.71.0.22", "the address of dest2 (10.71.0.22)"),
+            ("broker2", "10.71.0.22", "the address of dest2 (10.71.0.22)"),  # not so in migration.yml
+            ("broker2", "10.71.0.12", "the address of source2 (10.71.0.12)"),  # nor this
             ("dest2", "10.71.0.12", "the address of source2 (10.71.0.12)"),
             ("dest3", "10.71.0.31", "the address of broker1 (10.71.0.31)"),
         )
@@ -788,22 +790,64 @@ BESIDE_SOURCE = "0 0 10.71.0.22:2181 10.71.0.12:50300\n"
 """broker2 on source2's machine, as dest2 sees it."""
 
 
-def _all() -> Context:
+def _beside(also: str, cut: Literal["zookeeper", "all"] = "zookeeper") -> Context:
+    """The inventory in which broker2 has this address too."""
     plain = inventory()
-    policy = plain.policy.model_copy(update={"cut": "all"})
-    return Context("r1", plain.model_copy(update={"policy": policy}))
+    first, second, third = plain.kafka.brokers
+    brokers = (first, second.model_copy(update={"also": (also,)}), third)
+    kafka_section = plain.kafka.model_copy(update={"brokers": brokers})
+    policy = plain.policy.model_copy(update={"cut": cut})
+    return Context("r1", plain.model_copy(update={"kafka": kafka_section, "policy": policy}))
 
 
-def test_a_broker_on_a_source_servers_machine_is_fine_unless_the_cut_blocks_it() -> None:
+@pytest.mark.parametrize(("server", "address"), [("source2", "10.71.0.12"), ("dest2", "10.71.0.22")])
+def test_a_broker_on_a_zookeeper_servers_machine_is_fine_unless_the_cut_blocks_it(
+    server: str, address: str
+) -> None:
     world = healthy()
-    shows("broker2", "10.71.0.12")(world)
+    shows("broker2", address)(world)
+    shows("dest2", "10.71.0.32")(world)
+    asked, all_cut = _beside(address), _beside(address, "all")
+    for host in ("broker2", "dest2") if server == "dest2" else ("broker2",):
+        assert _found(world, "host.one-role", "preflight", host, asked).held is Held.YES
+    found = _found(world, "host.one-role", "preflight", "broker2", all_cut)
+    assert (found.held, found.seen) == (Held.NO, f"it has the address of {server} ({address}) too")
+    assert (
+        found.moves[0] == "set policy.cut: zookeeper in migration.yml: all blocks the broker from ZooKeeper"
+    )
+    untold = _found(world, "host.one-role", "preflight", "broker2")
+    assert untold.moves[0] == "name the address in migration.yml for both, in address or also"
+
+
+@pytest.mark.parametrize(("users", "held"), [((998,), Held.YES), ((998, 0), Held.NO), ((), Held.UNKNOWN)])
+def test_a_broker_on_a_dest_host_must_not_be_roots(users: tuple[int, ...], held: Held) -> None:
+    """The fence lets root through."""
+    world = healthy()
+    around = world.programs["broker2", "surroundings"]
+    assert isinstance(around, Seen)
+    said = around.value.replace("user=998\n", "".join(f"user={user}\n" for user in users))
+    world.programs["broker2", "surroundings"] = Seen(said)
+    found = _found(world, "host.one-role", "preflight", "broker2", _beside("10.71.0.22"))
+    assert found.held is held
+    beside_source = _found(world, "host.one-role", "preflight", "broker2", _beside("10.71.0.12"))
+    assert beside_source.held is Held.YES
+
+
+def test_a_client_of_dest_on_a_source_servers_machine_is_not_what_the_cut_ends() -> None:
+    world = healthy()
     world.socket_lists["dest2"] = Seen(BESIDE_SOURCE)
-    assert _found(world, "host.one-role", "preflight", "broker2").held is Held.YES
     assert _found(world, "dest.cut-ends", "cutover", "dest2").held is Held.YES
-    found = _found(world, "host.one-role", "preflight", "broker2", _all())
-    assert (found.held, found.seen) == (Held.NO, "it has the address of source2 (10.71.0.12) too")
-    assert found.moves[0] == "set policy.cut: zookeeper in migration.yml: all blocks this broker from dest"
-    assert _found(world, "dest.cut-ends", "cutover", "dest2", _all()).held is Held.NO
+    everything = _beside("10.71.0.12", "all")
+    assert _found(world, "dest.cut-ends", "cutover", "dest2", everything).held is Held.NO
+
+
+def test_where_a_broker_is_on_a_dest_host_the_cut_spares_sources_client_port() -> None:
+    """It is a client of source until the roll, and the rehearsal comes before."""
+    world = healthy()
+    assert "2181" in _found(world, "dest.cut-ports", "preflight").seen
+    seen = _found(world, "dest.cut-ports", "preflight", "", _beside("10.71.0.22")).seen
+    assert "2181" not in seen
+    assert "2888, 3888" in seen
 
 
 def test_a_loopback_name_of_source_is_refused_on_a_source_servers_machine() -> None:
