@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -234,7 +234,7 @@ class ChannelApply:
     Without a reply its outcome is unknown until the host's own record, or the state of the cluster, shows it.
 
     clusters: the sender of each cluster, by the cluster's name in a change. others: the channels to programs
-    other than zkm-host, by the channel's name in a change.
+    other than zkm-host, by the channel's name in a change. machine: returns all hosts on a host's machine.
     """
 
     def __init__(
@@ -243,7 +243,9 @@ class ChannelApply:
         program: Program,
         clusters: Mapping[str, Send],
         others: Mapping[str, Channels] | None = None,
+        machine: Callable[[str], Iterable[str]] = lambda host: (host,),
     ) -> None:
+        self._machine = machine
         self._channels = channels
         self._others = others or {}
         self._program = program
@@ -261,7 +263,9 @@ class ChannelApply:
         if isinstance(change, InstallProgram):
             return Outcome(0, self._program.install(change.host, change.path, change.policy))
         if isinstance(change, UninstallProgram):
-            self._channels.forget(change.host)
+            for host in self._machine(change.host):  # what they hold is that of a program that goes
+                self._channels.forget(host)
+                self._program.forget(host)
             done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
             return Outcome(done.rc, done.text if done.rc == 0 else done.last_line)
         channels = self._others.get(change.channel) if change.channel else self._channels

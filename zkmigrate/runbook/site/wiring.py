@@ -82,7 +82,7 @@ class Site:
         self._clusters: dict[str, Alter] = {
             name: resolve_name(plug)(inventory, self.look) for name, plug in (clusters or {}).items()
         }
-        self.apply = ChannelApply(self._steps, program, self._clusters, orders)
+        self.apply = ChannelApply(self._steps, program, self._clusters, orders, inventory.machine)
         self._samples: Samples | None = None
 
     def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:

@@ -543,6 +543,16 @@ def test_uninstalling_an_absent_program_is_done(parts: Parts) -> None:
     assert apply(UninstallProgram("d1"), "u.1", 1) == Outcome(0, "zkm-host is not installed\n")
 
 
+def test_uninstalling_by_one_name_forgets_every_name_of_the_machine(parts: Parts) -> None:
+    """An open channel is that of a program that is gone, and would answer no reading."""
+    apply = ChannelApply(parts.channels, parts.program, {}, None, lambda _host: ("d1", "b1"))
+    assert apply(InstallProgram("d1", *parts.policy), "install.d1.1.1", 0).rc == 0
+    for host in ("d1", "b1"):
+        assert isinstance(parts.look.zkm(host, "phase"), Seen)
+    assert apply(UninstallProgram("d1"), "u.1", 1).rc == 0
+    assert isinstance(parts.look.zkm("b1", "phase"), Seen), "streamed, as where none is installed"
+
+
 @pytest.mark.parametrize("text", ["f 1 2", "f x 2 644 a b n", "file 1 2 644 a b n", "something else"])
 def test_a_listing_that_is_not_one_is_garbled(text: str) -> None:
     assert cause(parse_listing("/x", text)) == "garbled"
