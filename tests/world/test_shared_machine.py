@@ -11,7 +11,7 @@ from tests.world.model.world import World as Move
 from tests.world.operator import Operator
 from tests.world.returned import opened, returning
 from tests.world.test_move import footprint, owners
-from zkmigrate.runbook.model.change import Change, InstallProgram, Outcome
+from zkmigrate.runbook.model.change import Change, InstallProgram, Outcome, UninstallProgram
 
 STAGES = ("install", "join", "rehearse", "roll", "cutover.cut", "cutover.seal", "cutover.check")
 BESIDE = pytest.mark.parametrize("role", ["source", "dest"])
@@ -19,6 +19,11 @@ BESIDE = pytest.mark.parametrize("role", ["source", "dest"])
 
 def shared(role: str) -> Move:
     return World().ensemble(3).brokers(3).beside(role).move()
+
+
+def removals(world: Move) -> list[str]:
+    """Where zkm-host was told to remove itself."""
+    return sorted(change.host for change, _ in world.applied if isinstance(change, UninstallProgram))
 
 
 @BESIDE
@@ -33,6 +38,7 @@ def test_the_move_completes_and_keeps_every_session(tmp_path: Path, role: str) -
     assert all(p.connected.startswith("dest") for p in world.brokers.values())
     assert not any(h.installed or h.armed or h.cut.filled for h in world.hosts.values())
     assert {change.where for change, _ in world.applied}.isdisjoint(world.inventory.source_names)
+    assert removals(world) == sorted(world.inventory.one_a_machine(world.hosts))
 
 
 def test_one_install_serves_both_hosts_of_a_machine_with_all_that_both_need(tmp_path: Path) -> None:
@@ -53,7 +59,8 @@ def test_the_rehearsal_cuts_no_broker_on_a_dest_host_off_from_source(
     world = shared("dest")
     operator = Operator(world, tmp_path / "run")
     assert operator.forward(until="join").code == 0
-    act, without = operator._apply, []
+    act = operator._apply
+    without: list[str] = []
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
         done = act(change, operation, fencing)
@@ -90,4 +97,5 @@ def test_the_rollback_leaves_the_first_world(tmp_path: Path, role: str, stage: s
     assert operator.forward(until=stage).code == 0
     assert operator.back().code == 0
     assert footprint(world) == first
+    assert removals(world) == sorted(world.inventory.one_a_machine(world.hosts))
     assert all(p.connected.startswith("source") for p in world.brokers.values())
