@@ -11,6 +11,7 @@ from tests.world.model.world import World as Move
 from tests.world.operator import Operator
 from tests.world.returned import opened, returning
 from tests.world.test_move import footprint, owners
+from zkmigrate.runbook.engine.events import ChangeSent
 from zkmigrate.runbook.model.change import Change, InstallProgram, Outcome, UninstallProgram
 
 STAGES = ("install", "join", "rehearse", "roll", "cutover.cut", "cutover.seal", "cutover.check")
@@ -21,9 +22,10 @@ def shared(role: str) -> Move:
     return World().ensemble(3).brokers(3).beside(role).move()
 
 
-def removals(world: Move) -> list[str]:
+def removals(operator: Operator) -> list[str]:
     """Where zkm-host was told to remove itself."""
-    return sorted(change.host for change, _ in world.applied if isinstance(change, UninstallProgram))
+    sent = (event.change for event in operator.events if isinstance(event, ChangeSent))
+    return sorted(change.host for change in sent if isinstance(change, UninstallProgram))
 
 
 @BESIDE
@@ -38,7 +40,7 @@ def test_the_move_completes_and_keeps_every_session(tmp_path: Path, role: str) -
     assert all(p.connected.startswith("dest") for p in world.brokers.values())
     assert not any(h.installed or h.armed or h.cut.filled for h in world.hosts.values())
     assert {change.where for change, _ in world.applied}.isdisjoint(world.inventory.source_names)
-    assert removals(world) == sorted(world.inventory.one_a_machine(world.hosts))
+    assert removals(operator) == sorted(world.inventory.one_a_machine(world.hosts))
 
 
 def test_one_install_serves_both_hosts_of_a_machine_with_all_that_both_need(tmp_path: Path) -> None:
@@ -97,5 +99,5 @@ def test_the_rollback_leaves_the_first_world(tmp_path: Path, role: str, stage: s
     assert operator.forward(until=stage).code == 0
     assert operator.back().code == 0
     assert footprint(world) == first
-    assert removals(world) == sorted(world.inventory.one_a_machine(world.hosts))
+    assert removals(operator) == sorted(world.inventory.one_a_machine(world.hosts))
     assert all(p.connected.startswith("source") for p in world.brokers.values())
