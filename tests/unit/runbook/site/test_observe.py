@@ -550,6 +550,7 @@ def test_uninstalling_by_one_name_forgets_every_name_of_the_machine(parts: Parts
     for host in ("d1", "b1"):
         assert isinstance(parts.look.zkm(host, "phase"), Seen)
     assert apply(UninstallProgram("d1"), "u.1", 1).rc == 0
+    Path(parts.program.paths.program).unlink()  # at this path zkm-host leaves itself
     assert isinstance(parts.look.zkm("b1", "phase"), Seen), "streamed, as where none is installed"
 
 
