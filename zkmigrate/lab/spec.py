@@ -66,6 +66,10 @@ SHARED = {"source-brokers": Role.SOURCE, "dest-brokers": Role.DEST}
 SHARED_HELP = "Run broker N on the machine of source N or dest N. Default: each host is a machine of its own."
 
 
+_LATER = frozenset({"shared", "source_count", "source_observers"})
+"""The keys that older versions do not know. Without them, these versions can remove the lab."""
+
+
 @dataclass(frozen=True)
 class HostPlan:
     """One planned host.
@@ -230,10 +234,12 @@ class LabSpec:
         return SECURE_PORT if security.Kind.TLS in self.security else CLIENT_PORT
 
     def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON values. The keys `shape` and `shared` are present only if they are set."""
+        """Return the spec as JSON values. Keys that older versions do not know are present only if set."""
         seen = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "shape"}
-        if self.shared is None:  # so that older versions can remove the lab
-            del seen["shared"]
+        for later in (
+            item for item in fields(self) if item.name in _LATER and seen[item.name] == item.default
+        ):
+            del seen[later.name]
         if self.shape is not None:
             seen["shape"] = self.shape.model_dump(mode="json")
         return {key: dict(value) if isinstance(value, Mapping) else value for key, value in seen.items()}

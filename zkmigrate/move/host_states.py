@@ -318,8 +318,8 @@ def _mode(sample: Any) -> str:
 def _quorum(modes: list[str]) -> tuple[str, str]:
     """Return the state of an ensemble as text, and a note. modes: the mode of each of its servers.
 
-    The rule is that of :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`. A server that
-    reports the mode observer has no vote.
+    The rule is that of :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`, but the samples do
+    not say which servers are observers. So one counts as if it had a vote while it does not report its mode.
     """
     modes = [mode for mode in modes if mode != "observer"]
     leading = sum(mode in ("leader", "standalone") for mode in modes)

@@ -206,9 +206,16 @@ def stamp(look: Look, host: str) -> Reading[str]:
     return parsed(look.zkm(host, "stamp"), parse_stamp)
 
 
-def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[HostFacts]:
-    """Read a host's tools and resources, a unit's properties and the free space of these directories."""
-    return parsed(look.zkm(host, "facts", unit, *directories), parse_facts)
+def host_facts(
+    look: Look, host: str, unit: str, *directories: str, try_rules: bool = False
+) -> Reading[HostFacts]:
+    """Read a host's tools and resources, a unit's properties and the free space of these directories.
+
+    try_rules: whether the host tries zkm-host's rules in a network namespace of its own, for which its kernel
+    may load modules.
+    """
+    options = ("--rules",) if try_rules else ()
+    return parsed(look.zkm(host, "facts", *options, unit, *directories), parse_facts)
 
 
 def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Reading[Mapping[str, str]]:

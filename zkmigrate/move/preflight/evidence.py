@@ -224,7 +224,8 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     def offer(host: str) -> tuple[Reading[HostFacts], tuple[float, float]]:
         before = look.wall()
         service = dest.service if host in dests else of_members
-        reading = host_facts(look, host, "-" if service.has_commands else service.unit, *places[host])
+        unit = "-" if service.has_commands else service.unit
+        reading = host_facts(look, host, unit, *places[host], try_rules=host in dests)
         return reading, (before, look.wall())
 
     source_flags = look.each(sources, lambda host: system_properties(look, host, source.java_env))

@@ -209,6 +209,8 @@ def rules(c: Context, e: Evidence) -> Iterator[Judged]:
             continue
         states = [status.value.in4, status.value.out4, status.value.in6, status.value.out6]
         seen = f"INPUT {states[0]}, OUTPUT {states[1]}; IPv6 {states[2]}, {states[3]}"
+        if isinstance(facts, Seen) and facts.value.rule_error is None:
+            seen += "; zkm-host's rules could not be tried"
         held = None if "unknown" in states else _absent(status.value) or status.value.rules_on_top
         moves: tuple[str, ...] = ("install iptables and ip6tables",) if held is None else ()
         moves += (

@@ -38,23 +38,17 @@ _ALLOW_MNTR = (
     Scope.CLUSTER,
     ALWAYS,
 )
-def quorum(c: Context, e: Evidence) -> Iterator[Judged]:
+def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P01. The move depends on source's quorum until dest has its own. A follower that is out of sync, or
     a server that does not answer, weakens that quorum. A host with ``observer: true`` has no vote.
 
     To do: Repair source before anything else.
     """
     modes = e.source.modes()
-    observers = [host.name for host in c.inventory.source.hosts if host.observer]
-    followers = len(modes) - 1 - len(observers)
-    needed = f"1 leader, {followers} followers, all in sync"
-    needed += f"; observers: {', '.join(observers)}" if observers else ""
+    needed = f"{e.source.wanted}, all in sync"
     seen = ", ".join(f"{host} {mode}" for host, mode in modes.items())
     moves = ("repair source before anything else",)
-    voting = sorted(mode for host, mode in modes.items() if host not in observers)
-    if voting != sorted(["leader", *["follower"] * followers]) or any(
-        modes[host] != "observer" for host in observers
-    ):
+    if not e.source.complete:
         unasked = any(isinstance(reading, Unknown) for reading in e.source.servers.values())
         yield Judged(None if unasked else False, seen, needed, moves=(NOT_HEARD,) if unasked else moves)
         return
@@ -69,7 +63,7 @@ def quorum(c: Context, e: Evidence) -> Iterator[Judged]:
         )
         yield Judged(None, f"{seen}; synced followers: {unknown}", needed, moves=(move,))
         return
-    yield Judged(synced == followers, f"{seen}; {synced} in sync", needed, moves=moves)
+    yield Judged(synced == e.source.followers, f"{seen}; {synced} in sync", needed, moves=moves)
 
 
 @check("source.ports", "every dest host reaches this server's quorum and election ports", Scope.SOURCE)

@@ -138,15 +138,14 @@ def cost(replay: Reading[ReplayScope]) -> str:
 def _source_serves(view: EnsembleView) -> Finding:
     """Check that every server of source serves."""
     modes = view.modes()
-    wanted = sorted(["leader", *["follower"] * (len(modes) - 1)])
     unknown = any(isinstance(reading, Unknown) for reading in view.servers.values())
-    held = sorted(modes.values()) == wanted
+    held = view.complete
     return claim(
         "return.source",
         "every server of source serves",
         None if unknown and not held else held,
         seen=each(modes),
-        needed=f"1 leader, {len(modes) - 1} followers",
+        needed=view.wanted,
         moves=("repair source first",),
     )
 

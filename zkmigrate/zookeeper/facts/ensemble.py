@@ -60,6 +60,25 @@ class EnsembleView:
         """Return the mode of each host, ``not serving``, or the reason why the mode is unknown."""
         return {host: _mode(reading) for host, reading in self.servers.items()}
 
+    @property
+    def complete(self) -> bool:
+        """Whether one server leads, all others with a vote follow, and those without a vote observe."""
+        modes = self.modes()
+        voting = sorted(mode for host, mode in modes.items() if host not in self.observers)
+        observing = all(modes[host] == "observer" for host in self.observers)
+        return observing and voting == sorted(["leader", *["follower"] * self.followers])
+
+    @property
+    def followers(self) -> int:
+        """The number of servers with a vote that do not lead if the ensemble is complete."""
+        return len(self.servers) - len(self.observers) - 1
+
+    @property
+    def wanted(self) -> str:
+        """The modes of a complete ensemble, as text."""
+        observers = f", {len(self.observers)} observers" if self.observers else ""
+        return f"1 leader, {self.followers} followers{observers}"
+
     def has_quorum(self) -> bool | None:
         """Return whether a majority serves under one leader; None if that depends on hosts without an answer.
 

@@ -146,16 +146,16 @@ def test_more_local_clients_than_one_filter_names_are_all_ended(dest: Dest) -> N
 def test_facts_say_what_the_kernel_does_not_take_and_leave_no_rule(dest: Dest) -> None:
     """The rules are tried in a network namespace of its own."""
     before = rules(dest.net)
-    assert "rules=yes" in dest.call("facts", "-").lines()
+    assert "rules=yes" in dest.call("facts", "--rules", "-").lines()
     assert rules(dest.net) == before
     lying(dest, **{"iptables-restore": "#!/bin/sh\necho 'no owner here' >&2\nexit 2\n"})
-    assert "rules=no no owner here" in dest.call("facts", "-").lines()
+    assert "rules=no no owner here" in dest.call("facts", "--rules", "-").lines()
     assert rules(dest.net) == before
 
 
 def test_facts_do_not_know_about_rules_where_they_cannot_be_tried(dest: Dest) -> None:
     lying(dest, unshare="#!/bin/sh\nexit 1\n")
-    assert "rules=unknown" in dest.call("facts", "-").lines()
+    assert "rules=unknown" in dest.call("facts", "--rules", "-").lines()
 
 
 def test_fence_ends_clients_and_refuses_new_ones_but_not_operator_peers_and_root(dest: Dest) -> None:

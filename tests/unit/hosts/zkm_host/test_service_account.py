@@ -251,6 +251,24 @@ def test_what_the_finisher_noted_of_its_server_is_one_line(host: Host, here: Pat
         assert (rc, lines[1:]) == (0, [b"phase=idle", b"lapsed=no", b"finisher=failed " + note[4:-1]])
 
 
+def test_a_server_that_stops_in_the_middle_of_a_line_has_not_answered(host: Host) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        held: list[socket.socket] = []
+
+        def stall() -> None:
+            client, _ = listener.accept()
+            held.append(client)
+            client.sendall(b"Zookeeper version: 3.8.4\nMode: foll")
+
+        stalling = threading.Thread(target=stall, daemon=True)
+        stalling.start()
+        answer = host.call("word", str(port), "srvr")
+        stalling.join()
+        held[0].close()
+    assert (answer.rc, f"no answer to srvr on port {port}" in answer.text) == (5, True)
+
+
 def test_a_server_that_says_too_much_is_not_heard_to_its_end(host: Host, here: Path) -> None:
     sayer = Sayer([bytes(range(65, 91)) * 2**17])
     assert "longer than 1048576 bytes" in host.call("word", str(sayer.port), "srvr").text

@@ -579,7 +579,7 @@ def test_where_systemd_is_used_no_command_is_asked() -> None:
     findings = run_preflight(Context("r1", plain), world, "preflight")
     assert {f.id for f in findings}.isdisjoint({"host.commands", "host.start-guard"})
     assert not any(look[0] == "zkm" and len(look) > 4 and look[2] == "status" for look in world.asked)
-    assert ("zkm", "dest1", "facts", "any.service", DATA, "/etc/zookeeper/conf") in world.asked
+    assert ("zkm", "dest1", "facts", "--rules", "any.service", DATA, "/etc/zookeeper/conf") in world.asked
 
 
 def test_with_commands_systemd_is_asked_for_no_unit_and_a_broker_needs_ss() -> None:

@@ -107,6 +107,14 @@ def test_brokers_that_cannot_tell_of_reassignments_are_only_told() -> None:
     assert well(verdict(view=view(reassigning=None)))
 
 
+def test_an_observer_of_source_observes_before_the_return() -> None:
+    source = ensemble(SOURCE, "leader", "follower", "observer")
+    assert stopped_by(verdict(source=source)) == [("return.source", "")], "one without a vote has one"
+    assert well(verdict(source=replace(source, observers=frozenset({SOURCE[2]}))))
+    wrong = replace(source, observers=frozenset({SOURCE[1]}))
+    assert stopped_by(verdict(source=wrong)) == [("return.source", "")]
+
+
 def test_the_quorum_of_dest_is_enough_and_unheard_hosts_leave_it_unknown() -> None:
     assert well(verdict(dest=ensemble(DEST, "follower", "leader", "")))
     assert outage.ensemble(DEST, "leader", "", "").has_quorum() is None
