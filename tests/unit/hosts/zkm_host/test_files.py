@@ -608,7 +608,7 @@ def test_reading_verbs_work_from_a_stream_without_being_installed(host: Host) ->
 def test_facts_name_tools_addresses_disk_and_whether_sockets_can_be_killed(
     host: Host, tmp_path: Path
 ) -> None:
-    lines = host.call("facts", "-", str(tmp_path), "/no/such/place").lines()
+    lines = host.call("facts", "--rules", "-", str(tmp_path), "/no/such/place").lines()
     values = dict(line.split("=", 1) for line in lines)
     assert values["tool.ipset"].startswith("ipset v")
     assert values["ss_kill"] == "yes"
@@ -623,7 +623,7 @@ def test_facts_name_tools_addresses_disk_and_whether_sockets_can_be_killed(
 
 def test_a_reading_verb_leaves_nobody_behind_who_holds_its_output(host: Host) -> None:
     """A caller over ssh waits until the output is closed: a helper that lives on would cost it seconds."""
-    for words in (("facts", "-"), ("surroundings", "-", "22"), ("reach", "127.0.0.1:9,127.0.0.1:22")):
+    for words in (("facts", "--rules", "-"), ("surroundings", "-", "22"), ("reach", "127.0.0.1:9,127.0.0.1:22")):
         ours, theirs = os.pipe()
         subprocess.run(
             host.argv(*words),
