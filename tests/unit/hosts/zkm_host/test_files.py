@@ -623,7 +623,11 @@ def test_facts_name_tools_addresses_disk_and_whether_sockets_can_be_killed(
 
 def test_a_reading_verb_leaves_nobody_behind_who_holds_its_output(host: Host) -> None:
     """A caller over ssh waits until the output is closed: a helper that lives on would cost it seconds."""
-    for words in (("facts", "--rules", "-"), ("surroundings", "-", "22"), ("reach", "127.0.0.1:9,127.0.0.1:22")):
+    for words in (
+        ("facts", "--rules", "-"),
+        ("surroundings", "-", "22"),
+        ("reach", "127.0.0.1:9,127.0.0.1:22"),
+    ):
         ours, theirs = os.pipe()
         subprocess.run(
             host.argv(*words),
