@@ -6,6 +6,7 @@ mistakes.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import itertools
 from collections.abc import Collection, Iterator
@@ -105,6 +106,7 @@ def _hosts(top: Any, listed: HostList) -> Iterator[_Host]:
         )
 
 
+@functools.lru_cache(maxsize=8192)
 def spelled(host: str) -> str:
     """Return the canonical spelling of a host name or address.
 

@@ -455,8 +455,13 @@ class Inventory(Partial):
 
     def one_a_machine(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the first of these hosts on each machine."""
-        given = tuple(names)
-        return tuple(n for n in given if next(x for x in given if x in self.machine(n)) == n)
+        first: list[str] = []
+        known: set[str] = set()
+        for name in names:
+            if name not in known:
+                first.append(name)
+                known.update(self.machine(name))
+        return tuple(first)
 
     def address(self, name: str) -> str:
         """Return the address of any host. Raises KeyError for an unknown host."""

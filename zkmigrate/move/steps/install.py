@@ -140,7 +140,8 @@ class InstallStep(OfDependent, Step[InstallFacts]):
         """Return the one policy of a machine, which allows what each of its hosts needs."""
         ports = f.ports.value if isinstance(f.ports, Seen) else ()
         allows = self._allows or partial(move_policy, self.dependent, ports=ports)
-        here = [h for h in self._hosts(c.inventory) if h in c.inventory.machine(host)]
+        machine = c.inventory.machine(host)
+        here = [h for h in self._hosts(c.inventory) if h in machine]
         lines = (line for name in here for line in allows(c.inventory, name))
         return policy.text(tuple(dict.fromkeys(lines)))
 
