@@ -164,7 +164,7 @@ class WorldLook(TopicQuestions):
         if args[0] == "surroundings":
             return Seen(program.surroundings(h))
         if args[0] == "facts":
-            return Seen(program.facts(h, world.wall, [word for word in args if word != "--rules"][2:]))
+            return Seen(program.facts(h, world.wall, tuple(word for word in args if word != "--rules")[2:]))
         raise HostError(f"the model has no zkm-host verb {args[0]}")
 
     def file(self, host: str, path: str) -> Reading[bytes]:
