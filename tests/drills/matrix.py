@@ -67,7 +67,7 @@ REFUSED = {
 }
 """Clusters that the preflight refuses, with the finding."""
 
-FIGURES = ("lost", "duplicated", "sessions_before", "sessions_preserved", "window_s")
+FIGURES = ("lost", "duplicated", "sessions_before", "sessions_preserved", "window_s", "floor_s")
 
 
 def read() -> dict[str, dict[str, Any]]:
@@ -98,10 +98,11 @@ The drill writes the page from the rows that held. {moved} of {len(CELLS)} rows 
 
 - *moved*: every claim held. No acknowledged record was lost or read twice. Sessions are those that were kept
   of those before the window. The window is the time from FENCE to the first write that dest served.
+  The floor is the time in which dest's servers alone start on the same data; a busy machine raises both.
 - *not tried*: nobody has played this row in its present form.
 - `full` is every kind of security of [the lab](../how-to/lab.md) but `enforce`.
 
-| ZooKeeper | Kafka | chroot | security | shape | outcome | sessions | window, s |
+| ZooKeeper | Kafka | chroot | security | shape | outcome | sessions | window (floor), s |
 |---|---|---|---|---|---|---|---|
 {rows}
 The preflight refuses these clusters by name:
@@ -117,5 +118,5 @@ def _row(cell: Cell, result: Mapping[str, Any] | None) -> str:
     outcome: tuple[object, ...] = ("*not tried*", "", "")
     if result is not None:
         kept = f"{result['sessions_preserved']} of {result['sessions_before']}"
-        outcome = (f"*moved* {result['day']}", kept, f"{result['window_s']:.1f}")
+        outcome = (f"*moved* {result['day']}", kept, f"{result['window_s']:.1f} ({result['floor_s']:.1f})")
     return "".join(f"| {value} " if value != "" else "| " for value in (*shown, *outcome)) + "|\n"
