@@ -9,7 +9,7 @@ import pytest
 from tests.world.model.host import File
 from tests.world.model.look import WorldLook
 from tests.world.model.world import World
-from tests.world.operator import Killed, Operator, inventory, quiet_world
+from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.test_move import footprint
 from zkmigrate.errors import HostError, JournalError
 from zkmigrate.inventory.inventory import digest
@@ -49,15 +49,15 @@ def go_on(operator: Operator, asked: Way) -> RunEnded:
     return operator.back(opened.back_to) if asked is Way.BACK else operator.resume()
 
 
-def started(directory: Path) -> Operator:
+def started(directory: Path, world: World | None = None) -> Operator:
     """An operator whose journal names the inventory as the command line does."""
-    operator = Operator(quiet_world(), directory / "run")
+    operator = Operator(world or quiet_world(), directory / "run")
     book = journals.Journal.create(operator.run_dir, lambda: operator.world.wall)
     names = {
         "run": "run",
         "name": "",
         "playbook": operator.playbook.id,
-        "inventory": digest(inventory()),
+        "inventory": digest(operator.world.inventory),
         "plan": "",
     }
     book.append("begin", names)

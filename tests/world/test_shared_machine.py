@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from tests.world.build import World
 from tests.world.model.world import World as Move
 from tests.world.operator import Operator
 from tests.world.returned import opened, returning
+from tests.world.test_lost_journal import go_on, lose, started
 from tests.world.test_move import footprint, owners
 from zkmigrate.runbook.engine.events import ChangeSent
 from zkmigrate.runbook.model.change import Change, InstallProgram, Outcome, UninstallProgram
+from zkmigrate.runbook.model.step import Way
 
 STAGES = ("install", "join", "rehearse", "roll", "cutover.cut", "cutover.seal", "cutover.check")
 BESIDE = pytest.mark.parametrize("role", ["source", "dest"])
@@ -53,6 +56,9 @@ def test_one_install_serves_both_hosts_of_a_machine_with_all_that_both_need(tmp_
         assert "\nrewrite /etc/kafka/server.properties\n" in change.policy
         assert "\nservice kafka.service restart\n" in change.policy
         assert "\nservice zookeeper.service kill\n" in change.policy
+        ports = re.search(r"(?m)^arm cut_ports=(.*)$", change.policy)
+        assert ports is not None
+        assert "2181" in ports[1], "ARM refuses source's client port again once the broker is retired"
 
 
 def test_the_rehearsal_cuts_no_broker_on_a_dest_host_off_from_source(
@@ -88,6 +94,17 @@ def test_a_broker_that_runs_as_root_on_a_dest_host_is_refused(tmp_path: Path) ->
     assert ended.code == 3
     (found,) = (f for f in ended.findings if f.id == "host.one-role" and f.target == "broker2")
     assert found.seen == "it runs as user 0 on a dest host"
+
+
+@pytest.mark.parametrize("stage", ["join", "roll", "cutover.check"])
+def test_without_its_journal_a_shared_machine_goes_back(tmp_path: Path, stage: str) -> None:
+    """Both hosts of a machine have one record there."""
+    operator = started(tmp_path, shared("dest"))
+    first = footprint(operator.world)
+    assert operator.forward(until=stage).code == 0
+    lose(operator)
+    assert go_on(operator, Way.BACK).code == 0
+    assert footprint(operator.world) == first
 
 
 @BESIDE

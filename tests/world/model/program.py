@@ -119,7 +119,9 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
             if (phase := (host.beside or host).phase) != "idle":
                 return 3, f"uninstall is refused in phase {phase}"
             others = tuple(p.partition("/ops/")[0] + "/" for p in host.files if "/ops/" in p)
-            host.installed, host.ops, host.before = host.installed if others else b"", {}, {}
+            host.installed = host.installed if others else b""
+            host.ops.clear()
+            host.before.clear()
             host.fencing = host.fencing if others else 0
             own = [
                 (p, f)

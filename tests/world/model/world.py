@@ -496,7 +496,7 @@ def world_of(inventory: Inventory, kind: Kind, source_config: bytes) -> World:
         _own_service(host, dependent.service(inventory))
         host.beside = next((h for h in hosts.values() if h.address == member.address), None)
         if host.beside is not None:
-            host.files = host.beside.files
+            host.files, host.ops, host.before = host.beside.files, host.beside.ops, host.beside.before
         host.files |= kind.files(inventory, member)
         host.start(900.0)
         hosts[member.name] = host

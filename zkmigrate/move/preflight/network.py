@@ -70,7 +70,7 @@ def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
     """From CUT until finalize the dest hosts refuse ZooKeeper's ports between dest's and source's
     addresses, but not what connects from there to dest's client ports. With `policy.cut: all` they refuse
     every port but sshd's. The check sees connections that are open now; a backup that comes and goes shows
-    only while it is connected. Where a {one} is on the host, source's client ports are not refused.
+    only while it is connected. If a {one} is on any dest host, no dest host refuses source's client ports.
 
     To do: Let that service use another host until finalize. With `policy.cut: all`, consider `policy.cut:
     zookeeper`.

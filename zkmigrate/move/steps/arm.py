@@ -113,11 +113,11 @@ class ArmStep(Step[ArmFacts]):
         return Forecast(ArmFacts(every_host_in(c, IDLE), members, {}))
 
 
-def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
+def arm_spec(inventory: Inventory, rehearsal: bool, members: Members, *, spare: bool = True) -> str:
     """Return the information that a dest host needs to act alone, in the format of ``zkm-host arm``.
 
     The spec contains addresses and no names: rules need addresses, and a name may not resolve while the host
-    is alone. Raises IndexError for a host without an address.
+    is alone. spare: see ``cut_ports``. Raises IndexError for a host without an address.
     """
     dest, source = inventory.dest, inventory.source
     values = {
@@ -137,7 +137,7 @@ def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
         "members": ",".join(endpoint(h, word_port(dest)) for h in dest.hosts),
         "rehearsal": "yes" if rehearsal else "no",
         "cut": inventory.policy.cut,
-        "cut_ports": ",".join(str(port) for port in cut_ports(inventory, members.ports)),
+        "cut_ports": ",".join(str(port) for port in cut_ports(inventory, members.ports, spare=spare)),
     }
     lines = (*(f"{key}={value}" for key, value in values.items()), *command_words(dest.commands))
     return "".join(f"{line}\n" for line in lines)

@@ -170,7 +170,8 @@ def move_policy(
             *policy.service(dest.service.unit, ("start", "stop", "restart", "kill"), dest.commands),
         ]
         with suppress(IndexError):  # ARM blocks a host without a numeric address
-            lines += policy.arm(arm_spec(inventory, False, Members((), ports=ports)))
+            # All ports: a broker beside dest, for which ARM spares some, may be retired later.
+            lines += policy.arm(arm_spec(inventory, False, Members((), ports=ports), spare=False))
     for member in dependent.members(inventory):
         if member.name == host:
             unit, commands = unit_of(dependent, inventory, member)

@@ -15,6 +15,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.operations import Operation, not_undone, operations
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.runbook.engine.history import History, Next
+from zkmigrate.runbook.engine.step_names import operation_id
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.playbook import Playbook, Stage
@@ -99,7 +100,9 @@ def _records(playbook: Playbook, inventory: Inventory, look: Look) -> tuple[Oper
             f"record of all {playbook.many_changed}. Nothing was changed. Next: bring these hosts "
             "back, then run the same command again"
         )
-    return tuple(op for reading in asked.values() if isinstance(reading, Seen) for op in reading.value)
+    found = (op for reading in asked.values() if isinstance(reading, Seen) for op in reading.value)
+    # Hosts on one machine have one record there. Each operation names its own host.
+    return tuple(op for op in found if op.id == operation_id(op.step, op.host, op.way, op.leg, op.number))
 
 
 def _known(left: History, playbook: Playbook, newer: list[Operation]) -> tuple[set[str], set[str]]:

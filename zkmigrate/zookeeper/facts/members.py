@@ -113,16 +113,18 @@ def config_ports(config: ZooConfig) -> tuple[int, ...]:
     return (*_of_servers(lines), *ports_of(config.values))
 
 
-def cut_ports(inventory: Inventory, named: Iterable[int]) -> tuple[int, ...]:
+def cut_ports(inventory: Inventory, named: Iterable[int], *, spare: bool = True) -> tuple[int, ...]:
     """Return ZooKeeper's ports of both ensembles, sorted.
 
     The ports are those in the inventory, in dest's settings, and in source's own configs (``named``). Where a
     broker is on a dest host's machine, source's client ports are left out: until the roll that broker is a
-    client of source, and the rehearsal must not cut it off.
+    client of source, and the rehearsal must not cut it off. spare: False to leave out no port.
     """
     both = (inventory.source.ports, inventory.dest.ports)
     known = {port for p in both for port in (*p.clients, p.quorum, p.election)}
     machines = [inventory.machine(host) for host in inventory.dest_names]
-    spared = {*inventory.source.ports.clients} if any(len(names) > 1 for names in machines) else set()
+    spared = (
+        {*inventory.source.ports.clients} if spare and any(len(names) > 1 for names in machines) else set()
+    )
     spared -= {port for p in both for port in (p.quorum, p.election)}
     return tuple(sorted({*known, *ports_of(inventory.dest.settings), *named} - spared))

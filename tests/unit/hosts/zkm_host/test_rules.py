@@ -150,6 +150,13 @@ def test_facts_say_what_the_kernel_does_not_take_and_leave_no_rule(dest: Dest) -
     assert rules(dest.net) == before
     lying(dest, **{"iptables-restore": "#!/bin/sh\necho 'no owner here' >&2\nexit 2\n"})
     assert "rules=no no owner here" in dest.call("facts", "--rules", "-").lines()
+    # As iptables-nft says it, with the exit code that it also has for a lock held by others.
+    missing = "Warning: Extension owner revision 0 not supported, missing kernel module?"
+    lying(dest, **{"iptables-restore": f"#!/bin/sh\necho '{missing}' >&2\nexit 4\n"})
+    assert f"rules=no {missing}" in dest.call("facts", "--rules", "-").lines()
+    held = "Another app is currently holding the xtables lock"
+    lying(dest, **{"iptables-restore": f"#!/bin/sh\necho '{held}' >&2\nexit 4\n"})
+    assert "rules=unknown" in dest.call("facts", "--rules", "-").lines()
     assert rules(dest.net) == before
 
 
