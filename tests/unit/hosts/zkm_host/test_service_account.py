@@ -416,10 +416,10 @@ def test_behind_a_link_of_an_account_root_reads_what_that_account_reads(
             answer = host.call(*verb)
             assert (answer.rc, "that account cannot read" in answer.text) == (3, True), answer
     assert host.call("list", str(home / "secret" / "version-2")).rc == 3
-    for verb in (("read", "0", "99"), ("sha",), ("list",)):
-        words = (verb[0], str(home / "conf" / "none"), *verb[1:])
+    for name, *rest in (("read", "0", "99"), ("sha",), ("list",)):
+        words = (name, str(home / "conf" / "none"), *rest)
         assert (host.call(*words).rc, host.call(*words).text) == (0, "absent\n"), "that account sees it too"
-        hidden = (verb[0], str(home / "secret" / "version-2" / "none"), *verb[1:])
+        hidden = (name, str(home / "secret" / "version-2" / "none"), *rest)
         assert host.call(*hidden).rc == 3, "whether it is there is not for that account to know"
     answer = host.call("read", str(home / "conf"), "0", "99")
     assert (answer.rc, "not a regular file" in answer.text) == (5, True)

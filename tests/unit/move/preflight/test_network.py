@@ -311,11 +311,20 @@ def test_surroundings_parse() -> None:
         java,
         ("cron /etc/cron.d/x",),
         (0, 214),
+        (998,),
     )
 
 
 @pytest.mark.parametrize(
-    "text", ["", "netns", "netns=x\nlistener=java\n", "netns=x\nmain=1 ns java\n", "netns=x\nslow_fsyncs=3\n"]
+    "text",
+    [
+        "",
+        "netns",
+        "netns=x\nlistener=java\n",
+        "netns=x\nmain=1 ns java\n",
+        "netns=x\nslow_fsyncs=3\n",
+        "netns=x\nuser=root\n",
+    ],
 )
 def test_surroundings_that_are_none_are_refused(text: str) -> None:
     with pytest.raises((ValueError, KeyError)):
