@@ -143,6 +143,16 @@ def test_more_local_clients_than_one_filter_names_are_all_ended(dest: Dest) -> N
     many.kill()
 
 
+def test_local_clients_that_come_back_without_end_make_the_fence_fail(dest: Dest) -> None:
+    dest.armed()
+    again = "ESTAB 0 0 127.0.0.1:5 127.0.0.1:2181 uid:65534 ino:1 sk:1 <->"
+    lying(
+        dest,
+        ss=f"#!/bin/sh\ncase $1 in -Hnte) echo '{again}' ;; *) exec {dest.folder}/real-ss \"$@\" ;; esac\n",
+    )
+    assert "1 client sockets stay open" in dest.refused("fence", "600000", rc=5)
+
+
 def test_facts_say_what_the_kernel_does_not_take_and_leave_no_rule(dest: Dest) -> None:
     """The rules are tried in a network namespace of its own."""
     before = rules(dest.net)
