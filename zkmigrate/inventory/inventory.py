@@ -439,17 +439,23 @@ class Inventory(Partial):
     def broker_names(self) -> tuple[str, ...]:
         return tuple(b.name for b in self.brokers)
 
+    @property
+    def _members(self) -> tuple[ZooKeeperHost | Broker, ...]:
+        """The hosts of all roles of the move that the file has, in the order of display."""
+        return (
+            *(self.source.hosts if self.has("source") else ()),
+            *(self.dest.hosts if self.has("dest") else ()),
+            *self.brokers,
+        )
+
     def machine(self, name: str) -> tuple[str, ...]:
         """Return the names of all hosts that are on the machine of this host, in the order of display.
 
         Hosts with an address in common are on one machine.
         """
-        hosts: tuple[ZooKeeperHost | Broker, ...] = (
-            *(self.source.hosts if self.has("source") else ()),
-            *(self.dest.hosts if self.has("dest") else ()),
-            *self.brokers,
-        )
-        at = {h.name: {inventory_checks.spelled(text) for text in (h.address, *h.also)} for h in hosts}
+        at = {
+            h.name: {inventory_checks.spelled(text) for text in (h.address, *h.also)} for h in self._members
+        }
         own = at.get(name, set())
         return tuple(other for other in at if at[other] & own) or (name,)
 
@@ -465,12 +471,7 @@ class Inventory(Partial):
 
     def address(self, name: str) -> str:
         """Return the address of any host. Raises KeyError for an unknown host."""
-        hosts: tuple[ZooKeeperHost | Broker, ...] = (
-            *(self.source.hosts if self.has("source") else ()),
-            *(self.dest.hosts if self.has("dest") else ()),
-            *self.brokers,
-        )
-        return _named(hosts, name).address
+        return _named(self._members, name).address
 
 
 Host = TypeVar("Host", bound=ZooKeeperHost | Broker)

@@ -24,7 +24,7 @@ from zkmigrate.runbook.model.change import ServiceAction, command_words
 LOCK, WINDOW = "lock", "window"
 
 FREE_KEY = "rehearsal"
-"""The key of a spec that a run gives both values."""
+"""The only key of a spec whose value differs within a run: yes for the rehearsal, no for the cut-over."""
 
 CUT_PORTS = "cut_ports"
 

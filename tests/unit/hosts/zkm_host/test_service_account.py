@@ -324,7 +324,7 @@ NEW, EDITED, OLD = (hashlib.sha256(text).hexdigest() for text in (b"new", b"two\
 
 
 def without_links(place: Path) -> dict[str, tuple[object, ...]]:
-    """What is told of it, but how many names each file has."""
+    """Return the state of each file below a place, without its number of hard links."""
     return {path: seen[:-1] for path, seen in told(place).items()}
 
 
