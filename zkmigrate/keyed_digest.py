@@ -12,7 +12,7 @@ _KEY = os.urandom(32)
 
 SECRET_NAME = (
     r"(?:passw(?:or)?d(?!path)|passphrase|superdigest|secret|credential|jaas\.config"
-    r"|(?:keystore|master)\.key(?![a-z]))(?![\w.-]*path)"
+    r"|(?:keystore|master)\.key)(?![\w.-]*path)"
 )
 """A regular expression, without regard to case: part of the name of each setting that may hold a secret."""
 _SECRET = re.compile(rf"(?i).*{SECRET_NAME}.*")

@@ -31,7 +31,12 @@ def test_the_log_has_commands_and_answers_and_no_secrets(caplog: pytest.LogCaptu
     logging.getLogger("zkmigrate").propagate = True
     with caplog.at_level(logging.DEBUG, "zkmigrate"):
         command_log.sent("broker1", ("sudo", "cat", "/etc/kafka/server.properties"), b"content")
-        command_log.answered("broker1", 0, 'broker.id=1\nssl.key.password = hidden1\n  password="hidden2";\n')
+        command_log.answered(
+            "broker1",
+            0,
+            'broker.id=1\nssl.key.password = hidden1\n  password="hidden2";\n'
+            "token=hidden3\ndigest: hidden4\n",
+        )
         command_log.sent("dest1", ("put", "/etc/zookeeper/zoo.cfg", "aGlkZGVu" * 9))
         command_log.answered(
             "dest1", 0, "aGlkZGVu\n", ("sudo", "-n", "sh", "read", "/etc/password", "0", "9")

@@ -18,7 +18,7 @@ _LONGEST = 200
 _WORD = 48
 """The longest word that is logged, in characters. A longer one that is not a path may be a file's content."""
 _LINES = 40
-_SECRET = re.compile(rf"(?i)({SECRET_NAME}[\w.-]*\s*[=:]).*")
+_SECRET = re.compile(rf"(?i)((?:{SECRET_NAME}|jaas|token|digest)[\w.-]*\s*[=:]).*")
 
 
 def sent(host: str, words: Sequence[str], stdin: bytes = b"") -> None:

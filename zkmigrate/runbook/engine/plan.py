@@ -62,12 +62,13 @@ NOTHING = "nothing, because everything is already as this step needs it"
 RUN = "RUN"
 """Placeholder for the run's id, which is unknown before the run begins."""
 
-_SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{SECRET_NAME}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
+_NAMED = rf"(?:{SECRET_NAME}|jaas|keytab)"
+_SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
 """Matches a setting with a secret-looking name, with the lines that continue its value."""
 
 _PART = r"""[^\s"'=;,]{0,80}"""
 _QUOTED = r"""\\?"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s;,]+"""
-_WITHIN = re.compile(rf"(?i)({_PART}{SECRET_NAME}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
+_WITHIN = re.compile(rf"(?i)({_PART}{_NAMED}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
 """Matches ``password="…"`` inside another line, as in JAAS options and JVM flags."""
 
 

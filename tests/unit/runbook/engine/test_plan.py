@@ -15,6 +15,8 @@ from zkmigrate.runbook.engine.plan import without_secrets
         "ssl.keystore.key=-----BEGIN PRIVATE KEY----- \\\n topsecret \\\n topsecret",
         "delegation.token.master.key=topsecret",
         "superDigest=super:topsecret",
+        "sasl.kerberos.keytab=topsecret",
+        "zookeeper.jaas=topsecret",
         'sasl.jaas.config=org.example.Module required \\\n  username="a" password="topsecret";',
         'sasl.jaas.config=org.example.Module required \\\r\n  username="a" \\\r\n  password="topsecret";',
         '  org.example.Module required username="a" password="topsecret";',
