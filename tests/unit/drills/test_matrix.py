@@ -40,8 +40,8 @@ def test_the_page_shows_the_results() -> None:
 def test_a_row_shows_what_was_moved() -> None:
     cell = matrix.CELLS[0]
     assert matrix.page({}).count("*not tried* |") == len(matrix.CELLS)
-    figures = {"lost": 0, "duplicated": 0, "sessions_before": 6, "sessions_preserved": 6, "window_s": 4.52}
+    figures = dict(zip(matrix.FIGURES, (0, 0, 6, 6, 4.52, 2.21), strict=True))
     shown = matrix.page({str(cell): {"day": "2026-11-30", **figures}})
-    assert "| *moved* 2026-11-30 | 6 of 6 | 4.5 |" in shown
+    assert "| *moved* 2026-11-30 | 6 of 6 | 4.5 (2.2) |" in shown
     said = f"1 of {len(matrix.CELLS)} rows were moved, of them 0 with security"
     assert said in " ".join(shown.split())
