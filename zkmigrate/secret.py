@@ -6,6 +6,7 @@ output contains. A secret is UTF-8 text without control characters; one newline 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
@@ -26,6 +27,8 @@ COMMAND_S = 10.0
 """Seconds within which a command must print its secret and end."""
 
 _PRIVATE = 0o077
+_PR_SET_DUMPABLE = 4
+"""From ``linux/prctl.h``."""
 _RUNNING = threading.Lock()
 
 
@@ -38,7 +41,7 @@ def read(secret: Secret, key: str) -> str:
 
     From the first secret on, the process writes no core dump.
     """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    _forbid_core_dumps()
     if secret.file is not None:
         where, content = f"the file {secret.file}", _content(secret.file, key)
     elif secret.env is not None:
@@ -68,9 +71,17 @@ def read(secret: Secret, key: str) -> str:
 def check_private(path: str, key: str) -> None:
     """Check that only its owner can read a file and that the owner is this account. Raises SecretError.
 
-    key: the file's key in the inventory, for messages.
+    key: the file's key in the inventory, for messages. From then on, the process writes no core dump.
     """
+    _forbid_core_dumps()
     _content(path, key, 0)
+
+
+def _forbid_core_dumps() -> None:
+    """Forbid core dumps of this process and, by its limit, of the commands that print secrets."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    # The kernel does not apply that limit where it pipes core dumps to a program: core(5).
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _content(path: str, key: str, most: int = LARGEST + 1) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.secured import Certificates
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate import secret
 from zkmigrate.inventory.inventory import load
@@ -148,14 +151,56 @@ def test_a_command_that_never_stops_printing_is_ended() -> None:
     )
 
 
-def test_after_a_secret_was_read_there_is_no_core_dump(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits: list[object] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (5, 9))
-    monkeypatch.setattr(resource, "setrlimit", lambda *limit: limits.append(limit))
-    secret.read(kept(tmp_path, PLANTED.encode()), KEY)
-    assert limits == [(resource.RLIMIT_CORE, (0, 9))]
+@pytest.mark.parametrize("reads", ["secret.read(Secret(file=FILE), 'k')", "secret.check_private(FILE, 'k')"])
+def test_after_a_secret_was_read_there_is_no_core_dump(tmp_path: Path, reads: str) -> None:
+    """Neither by the limit, which children inherit, nor to a program to which the kernel pipes it."""
+    file = kept(tmp_path, PLANTED.encode()).file
+    code = f"""
+import ctypes, resource
+from zkmigrate import secret
+from zkmigrate.inventory.login import Secret
+FILE = {file!r}
+for step in (lambda: None, lambda: {reads}):
+    step()
+    print(resource.getrlimit(resource.RLIMIT_CORE)[0], ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, preexec_fn=dumping
+    )
+    assert done.stdout.splitlines() == [f"{resource.getrlimit(resource.RLIMIT_CORE)[1]} 1", "0 0"]
+
+
+def dumping() -> None:
+    """Let the next program of this process write core dumps, if anybody may."""
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        "sasl: {user: a, password: {file: kept}}",
+        f"digest: {{user: a, password: {{command: [echo, {PLANTED}]}}}}",
+        "tls: {certificate: own.pem, key: own.key}",
+    ],
+)
+def test_a_verb_that_crashes_while_it_logs_in_leaves_no_core_dump(tmp_path: Path, login: str) -> None:
+    kept(tmp_path, PLANTED.encode())
+    own = Certificates(tmp_path)
+    own.write("own")
+    file = tmp_path / "client.yml"
+    file.write_text(f"version: 1\nname: crash\nzookeeper: {{client: {{{login}}}}}\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        at = f"127.0.0.1:{silent.getsockname()[1]}/kafka"
+        words = [sys.executable, "-m", "zkmigrate", "zxid", "subtree", at, "--client", str(file)]
+        verb = subprocess.Popen(words, cwd=tmp_path, preexec_fn=dumping)
+        with silent.accept()[0]:
+            verb.send_signal(signal.SIGSEGV)
+            _, status = os.waitpid(verb.pid, 0)
+    verb.returncode = -os.WTERMSIG(status)
+    assert (verb.returncode, os.WCOREDUMP(status)) == (-signal.SIGSEGV, False)
+    assert list(tmp_path.glob("core*")) == []
 
 
 def test_a_command_reads_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
