@@ -13,13 +13,15 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from zkmigrate.lab import canary_topic
+from zkmigrate.lab import canary_topic, planted
 from zkmigrate.lab.baseline import save_baseline
 from zkmigrate.lab.cluster_demo import DEMOS
 from zkmigrate.lab.cluster_site import six_brokers
@@ -28,13 +30,13 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import AS_MEASURED, WINDOW_OVER_FLOOR, Fit, Speed, describe, fit
 from zkmigrate.lab.floor import measure_floor
 from zkmigrate.lab.inventory import write_inventory
-from zkmigrate.lab.judge import judge, load_history
+from zkmigrate.lab.judge import Claim, judge, load_history
 from zkmigrate.lab.lab import Lab, needs_root, sweep
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.security import parse
-from zkmigrate.lab.shutdown import running
+from zkmigrate.lab.shutdown import shown
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import SHARED, SHARED_HELP, LabSpec, Role
 from zkmigrate.lab.speed import measure
@@ -72,6 +74,8 @@ class Demo:
     speed: Speed | None = None
     tries: list[dict[str, Any]] = field(default_factory=list)
     """The tries that had to be repeated. Each has verb, stage, exit code, and the demo's reaction."""
+    search: planted.Search | None = None
+    """The search for the secrets of a secured lab."""
 
     @property
     def history(self) -> Path:
@@ -85,8 +89,11 @@ class Demo:
         """Start the load, run the move, verify and judge. Return the content of ``result.json``."""
         load = runner_for(self.lab, self.history, **self.fit.rates())
         before = source_state(self.lab)
+        if self.lab.spec.security:
+            self.search = planted.Search(planted.secrets_of(self.lab))
         try:
-            self._walk(load)
+            with nullcontext() if self.search is None else self.search.during(self.lab):
+                self._walk(load)
         finally:
             self._save_logs()
         self.progress("load: stopping, draining the consumer to the high watermarks")
@@ -105,6 +112,8 @@ class Demo:
         topic = canary_topic.make(self.lab)
         policy = self.fit.policy(self.lab.spec.session_timeout_ms)
         write_inventory(self.lab, self.directory / "migration.yml", policy, canary_topic=topic)
+        if self.search is not None:
+            self.tool("plan", "--out", str(self.directory / "plan"))
         self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
         self.progress("load: one raw client per dest host starts")
         load.start(("raw",))
@@ -165,8 +174,7 @@ class Demo:
         options = ("--chroot", chroot, *only, "--window", "5", "--top", "8")
         self.progress(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(options)}")
         argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *options]
-        with running([*argv, "--out", str(self.directory / "analysis")]) as process:
-            return process.wait() == 0
+        return self._shown([*argv, "--out", str(self.directory / "analysis")]) == 0
 
     def tool(self, verb: str, *options: str) -> None:
         """Run zkmigrate as the operator. Raises LabError for an exit code other than 0."""
@@ -178,9 +186,12 @@ class Demo:
         inventory = str(self.directory / "migration.yml")
         argv = [*PRIORITY, sys.executable, "-m", "zkmigrate", verb, "-i", inventory, *options]
         self.progress(f"tool: zkmigrate {verb} {' '.join(options)}")
+        logged = ("--log-file", str(self.directory / "log"))
+        return self._shown(self.lab.operator_command([*argv, *logged]))
+
+    def _shown(self, argv: Sequence[str]) -> int:
         environment = {**os.environ, "ZKMIGRATE_RUNS": str(self.runs)}
-        with running(self.lab.operator_command(argv), environment) as process:
-            return process.wait()
+        return shown(argv, environment, self.directory / "output")
 
     def _save_logs(self) -> None:
         """Save the broker logs and the times of the steps in the judge's format."""
@@ -236,7 +247,17 @@ class Demo:
                 "window_over_floor": WINDOW_OVER_FLOOR,
             },
         }
-        return result_of(judge(load_history(self.history), limits), facts, wanted_versions(self.lab.spec))
+        verdict = judge(load_history(self.history), limits)
+        if self.search is not None:
+            verdict = replace(verdict, claims=(*verdict.claims, self._secrets(self.search)))
+        return result_of(verdict, facts, wanted_versions(self.lab.spec))
+
+    def _secrets(self, search: planted.Search) -> Claim:
+        """Return the claim that none of the demo's files has a secret, with what the search saw before."""
+        write_report(self.directory)
+        search.file(planted.OUTPUT, "the output", self.directory / "output")
+        search.folder(planted.DIRECTORY, self.directory, without=("output",))
+        return search.claim(self.lab)
 
     def _canary(self) -> dict[str, int]:
         """Return how many records of the produce canary each broker acknowledged, by broker."""

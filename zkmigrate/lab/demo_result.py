@@ -15,6 +15,7 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import state
 from zkmigrate.lab.fit import WINDOW_OVER_FLOOR
 from zkmigrate.lab.judge import Verdict
+from zkmigrate.lab.judge.secrets import CLAIM
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.shutdown import end_on_signals
 from zkmigrate.lab.spec import LabSpec
@@ -106,6 +107,8 @@ def summary(result: dict[str, Any], directory: str = "demo") -> str:
         lines.append(f"{name:<40}{claim['held']:<9}{value[:90]}")
         if claim["held"] != "yes":
             lines.append(f"    needed: {claim['needed']}; {claim['detail']}"[:400])
+    if CLAIM in result:
+        lines += _of_secrets(result[CLAIM])
     if "conditions" in result:
         lines += _of_the_move(result)
     lines += [
@@ -113,6 +116,14 @@ def summary(result: dict[str, Any], directory: str = "demo") -> str:
         "every claim held" if result["held"] else f"NOT every claim held: see {directory}/result.json",
     ]
     return "\n".join(lines)
+
+
+def _of_secrets(search: dict[str, Any]) -> list[str]:
+    """Return the table of the search for secrets: how many texts of each kind of place were searched."""
+    lines = ["", f"{search['secrets']} secrets searched in              texts"]
+    lines += [f"{kind:<40}{count}" for kind, count in search["searched"].items()]
+    lines.append(f"{'seen in places of the lab itself':<40}{search['own_places']}")
+    return [*lines, f"{'found':<40}{len(search['found'])}", *(f"    {one}" for one in search["found"]), ""]
 
 
 def _of_the_move(result: dict[str, Any]) -> list[str]:

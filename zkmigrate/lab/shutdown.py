@@ -6,11 +6,15 @@ SIGTERM and SIGHUP remove the lab, as Ctrl-C does.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import IO, NoReturn
+
+import click
 
 
 @contextlib.contextmanager
@@ -41,6 +45,25 @@ def running(
                 process.send_signal(number)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(limit_s)
+
+
+def shown(command: Sequence[str], environment: Mapping[str, str], copy: Path) -> int:
+    """Run a program to its end as `running` does, and return its exit code.
+
+    Its output and errors are shown as they come, and appended to the file `copy`.
+    """
+    reading, writing = os.pipe()
+    with (
+        os.fdopen(reading, "rb") as lines,
+        copy.open("ab") as saved,
+        os.fdopen(writing, "wb") as pipe,
+        running(command, {**environment, "PYTHONUNBUFFERED": "1"}, output=pipe) as process,
+    ):
+        pipe.close()
+        for line in lines:
+            saved.write(line)
+            click.echo(line, nl=False)
+        return process.wait()
 
 
 def end_on_signals() -> None:
