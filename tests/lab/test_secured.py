@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionClosedError, NoAuthError
 from ruamel.yaml import YAML
 
-from tests.lab import tool
+from tests.lab import delegation_token, tool
 from tests.lab.sessions import lost_since
 from zkmigrate.inventory.inventory import load
 from zkmigrate.lab import canary_topic, planted, readiness
@@ -152,6 +152,7 @@ def moved(night: Night, tmp_path: Path) -> str:
     )
     load.start(("producer", "consumer", "metadata", "tenant"))
     load.wait_flowing(("producer", "consumer", "tenant"), 120)
+    token = delegation_token.create(lab, tmp_path)
     said = night.tool("run", "--until", "join")
     load.start(("raw",))
     load.wait_flowing(("raw",), 120)
@@ -180,6 +181,8 @@ def moved(night: Night, tmp_path: Path) -> str:
     bootstrap = f"{lab.host('broker1').address}:9092"
     with lab.operator():
         assert metadata_problem(bootstrap, 3, lab.kafka_login()) is None, "a SCRAM user, as before"
+    assert delegation_token.logs_in(lab, tmp_path, token), "a delegation token, as before"
+    assert not delegation_token.logs_in(lab, tmp_path, token.other())
     return said
 
 

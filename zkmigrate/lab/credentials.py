@@ -28,6 +28,8 @@ USERS = (KAFKA, OPERATOR, RAW, TENANT)
 """The users that log in to ZooKeeper with SASL: brokers, the operator and the two kinds of the load."""
 STORE = "store"
 """The name of the password of brokers' stores."""
+TOKENS = "tokens"
+"""The name of the secret by which brokers sign delegation tokens."""
 QUORUM, SUPER = "quorum", "super"
 """The user of servers among themselves, and ZooKeeper's super user of the scheme digest."""
 CLIENT = "client"
@@ -141,7 +143,8 @@ class Credentials:
         load = [(plan.name, plan.address) for plan in hosts_of(spec) if plan.role is Role.CLIENT]
         made[OPERATOR] = authority.issue(OPERATOR, [(OPERATOR, OPERATOR_ADDRESS)])
         made[CLIENT] = authority.issue(CLIENT, load)
-        passwords = {user: secrets.token_urlsafe(18) for user in (*USERS, CLIENT, QUORUM, SUPER, STORE)}
+        named = (*USERS, CLIENT, QUORUM, SUPER, STORE, TOKENS)
+        passwords = {name: secrets.token_urlsafe(18) for name in named}
         return cls(authority.certificate, made, passwords)
 
     @cached_property

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.lab import secured, service, texts
-from zkmigrate.lab.credentials import STORE, Credentials
+from zkmigrate.lab.credentials import STORE, TOKENS, Credentials
 from zkmigrate.lab.security import Kind
 from zkmigrate.lab.shape import LAST_ZOOKEEPER, Ensemble, KafkaCluster, release
 from zkmigrate.lab.spec import (
@@ -433,6 +433,8 @@ def _kafka_files(
             data = credentials.certificates[host.name].pkcs12(credentials.passwords[STORE])
             stores = [HostFile(secured.KAFKA_STORE, None, 0o600, KAFKA_ID, KAFKA_ID, data=data)]
             properties += f"ssl.keystore.password={credentials.passwords[STORE]}\n"
+        if Kind.KAFKA_SASL in spec.security:
+            properties += f"delegation.token.master.key={credentials.passwords[TOKENS]}\n"
     if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs with log4j 2
         log, content, option = "/etc/kafka/log4j2.properties", texts.LOG4J_2, "log4j2.configurationFile"
     else:

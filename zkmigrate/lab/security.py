@@ -18,7 +18,7 @@ class Kind(StrEnum):
     password. enforce: servers serve only clients that have logged in with SASL.
 
     kafka-tls, kafka-sasl: brokers and their clients use TLS, and log in with SASL (brokers PLAIN, clients
-    SCRAM-SHA-256). kafka-acl: AclAuthorizer, with ACLs in ZooKeeper.
+    SCRAM-SHA-256, or by a delegation token). kafka-acl: AclAuthorizer, with ACLs in ZooKeeper.
     """
 
     QUORUM_SASL = "quorum-sasl"
