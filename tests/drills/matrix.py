@@ -55,6 +55,8 @@ CELLS = (
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--dest-count", "7")),
     Cell("3.8.4", "3.8.4", "3.9.1", shape=("--source-count", "5", "--source-observers", "1")),
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--service", "commands")),
+    Cell(*_OLD, shape=("--debian", "13")),
+    Cell(*_NEW, security=FULL, shape=("--debian", "13")),
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--source-reconfig",)),
     Cell("3.9.5", "3.9.5", "3.9.1", shape=("--source-reconfig",)),
     Cell("3.5.8", "3.5.8", "2.8.2", shape=("--shared", "source-brokers")),

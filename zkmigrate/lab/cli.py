@@ -94,6 +94,7 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
 @_option("--dest-count", "dest_count", "Number of dest hosts: 3, 5 or 7.")
 @_option("--source-count", "source_count", "Number of source servers with a vote: 1, 3, 5 or 7.")
 @_option("--source-observers", "source_observers", "Number of source's own observers: 0 to 2.")
+@_option("--debian", "debian", "Release of Debian on all hosts: 12 or 13.")
 @_option("--chroot", "chroot", "Kafka's chroot on source.")
 @_option("--session-timeout-ms", "session_timeout_ms", "Session timeout of the brokers, in milliseconds.")
 @_option("--tick-time-ms", "tick_time_ms", "ZooKeeper's tickTime, in milliseconds.")

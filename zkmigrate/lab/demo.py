@@ -369,6 +369,7 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
 @click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Number of dest hosts: 3, 5 or 7.")
 @click.option("--source-count", type=int, default=LabSpec.source_count, help="Number of source servers.")
 @click.option("--source-observers", type=int, default=0, help="Number of source's own observers: 0 to 2.")
+@click.option("--debian", type=int, default=LabSpec.debian, help="Debian on all hosts: 12 or 13.")
 @click.option("--chroot", default=LabSpec.chroot, help="Kafka's chroot on source, or /.")
 @click.option(
     "--session-timeout-ms",

@@ -63,7 +63,7 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
             jars[render.POLICY_JARS] = provision.policy_jar(progress).parent
         return jars | ({render.JAVA_11: provision.java11_home()} if part.version in JAVA_11_KAFKA else {})
 
-    rootfs = provision.ensure_rootfs(progress)
+    rootfs = provision.ensure_rootfs(progress, spec.debian)
     machines = machines_of(spec).items()
     return Software(rootfs, {name: dict(ChainMap(*map(binds, hosts))) for name, hosts in machines})
 

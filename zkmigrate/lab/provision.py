@@ -27,10 +27,11 @@ from pathlib import Path
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.wait import Progress, TimedProgress, silent
 
-SUITE = "bookworm"
+SUITES = {12: ("bookworm", "openjdk-17-jre-headless"), 13: ("trixie", "openjdk-21-jre-headless")}
+"""The suite and the Java package of each release of Debian that lab hosts can have."""
 ROOTFS_PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "sudo", "iptables", "ipset", "iproute2",
-    "netcat-openbsd", "procps", "openjdk-17-jre-headless", "ca-certificates", "libfaketime",
+    "netcat-openbsd", "procps", "ca-certificates", "libfaketime",
 )  # fmt: skip
 # The build copies these from the machine or generates them; each lab host gets its own.
 ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/log/*.log", "var/log/apt/*")
@@ -67,21 +68,23 @@ def cache_dir() -> Path:
     return Path(home) / ".cache" / "zkmigrate"
 
 
-def ensure_rootfs(progress: Progress = silent) -> Path:
+def ensure_rootfs(progress: Progress = silent, debian: int = 12) -> Path:
     """Return the clean Debian root file system that lab hosts share as their read-only lower layer.
 
-    The file system is built if missing. It has no ssh host key, machine id, host name or resolver. Each suite
-    and package list has its own file system. Raises ProvisionError.
+    debian: a release in `SUITES`. The file system is built if missing. It has no ssh host key, machine id,
+    host name or resolver. Each release and package list has its own file system. Raises ProvisionError.
     """
-    key = digest(SUITE, *ROOTFS_PACKAGES, *ROOTFS_REMOVED)
-    target = cache_dir() / "rootfs" / f"{SUITE}-{key}"
+    suite, java = SUITES[debian]
+    packages = (*ROOTFS_PACKAGES, java)
+    key = digest(suite, *packages, *ROOTFS_REMOVED)
+    target = cache_dir() / "rootfs" / f"{suite}-{key}"
 
     def build(part: Path) -> None:
-        argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(ROOTFS_PACKAGES)}"]
+        argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(packages)}"]
         argv += [f"--aptopt={option}" for option in _apt_options()]
         run(
             "building the lab's root file system",
-            [*argv, SUITE, str(part), *_apt_sources()],
+            [*argv, suite, str(part), *_apt_sources(suite)],
             progress,
             seconds=_ROOTFS_SECONDS,
             advice="check that `apt-get update` works as root on this machine, then run the command again",
@@ -246,8 +249,8 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def _apt_sources() -> list[str]:
-    """Return this machine's Debian sources for SUITE as one-line entries; other origins are left out.
+def _apt_sources(suite: str) -> list[str]:
+    """Return this machine's Debian sources for a suite as one-line entries; other origins are left out.
 
     If the result is empty, mmdebstrap chooses the sources.
     """
@@ -256,7 +259,7 @@ def _apt_sources() -> list[str]:
     signed = f"[signed-by={keyring}] " if keyring.exists() else ""
     entries = set()
     for line in _output(["apt-get", "indextargets", "--format", " ".join(fields)]):
-        match = re.fullmatch(rf"Debian {SUITE}(?:-updates|-security)? Packages (\S+) (\S+) main", line)
+        match = re.fullmatch(rf"Debian {suite}(?:-updates|-security)? Packages (\S+) (\S+) main", line)
         if match:
             entries.add(f"deb {signed}{match[1]} {match[2]} main")
     return sorted(entries)

@@ -13,6 +13,7 @@ from typing import Any
 
 from zkmigrate.lab import security
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.provision import SUITES
 from zkmigrate.lab.shape import Broker, Ensemble, KafkaCluster, Shape, znode_path
 
 SUBNET = ipaddress.IPv4Network("10.71.0.0/24")
@@ -66,7 +67,7 @@ SHARED = {"source-brokers": Role.SOURCE, "dest-brokers": Role.DEST}
 SHARED_HELP = "Run broker N on the machine of source N or dest N. Default: each host is a machine of its own."
 
 
-_LATER = frozenset({"shared", "source_count", "source_observers"})
+_LATER = frozenset({"shared", "source_count", "source_observers", "debian"})
 """The keys that older versions do not know. Without them, these versions can remove the lab."""
 
 
@@ -140,7 +141,8 @@ class LabSpec:
     service: `systemd`; or `commands`, so that scripts start ZooKeeper on dest and Kafka, and the inventory
     names the scripts' commands. source_count, source_observers: source's servers with and without a vote.
     security: the kinds (`security.Kind`) that all ZooKeeper ensembles have. shared: the kind (`SHARED`) of
-    machines that brokers share with ZooKeeper servers; None if each host has its own.
+    machines that brokers share with ZooKeeper servers; None if each host has its own. debian: the release of
+    Debian on all hosts.
 
     Without a `shape` this is the lab of a move: ensembles source and dest, and one cluster of three brokers,
     each in its own rack. If a `shape` is given, the fields in `MOVE_ONLY` must keep their defaults.
@@ -168,6 +170,7 @@ class LabSpec:
     service: str = "systemd"
     security: tuple[str, ...] = ()
     shared: str | None = None
+    debian: int = 12
     shape: Shape | None = None
 
     def __post_init__(self) -> None:
@@ -181,6 +184,8 @@ class LabSpec:
             raise LabError(f"service {self.service!r} is not possible; possible: systemd or commands")
         if self.shared is not None and self.shared not in SHARED:
             raise LabError(f"shared {self.shared!r} is not possible; possible: {' or '.join(SHARED)}")
+        if self.debian not in SUITES:
+            raise LabError(f"debian {self.debian} is not possible; possible: {' or '.join(map(str, SUITES))}")
         if self.dest_count not in (3, 5, 7):
             raise LabError(f"dest_count {self.dest_count} is not possible; possible: 3, 5 or 7")
         if self.source_count not in (1, 3, 5, 7) or self.source_observers not in (0, 1, 2):

@@ -85,6 +85,14 @@ def test_rootfs_of_another_package_list_is_another(program: Program, monkeypatch
     assert provision.ensure_rootfs() != first
 
 
+def test_each_release_of_debian_is_a_suite_with_its_own_java(program: Program, tmp_path: Path) -> None:
+    program("mmdebstrap", 'echo "$*" >"$0.asked"' + MMDEBSTRAP.replace("bookworm", "trixie"))
+    provision.ensure_rootfs(debian=13)
+    asked = (tmp_path / "bin/mmdebstrap.asked").read_text()
+    assert "openjdk-21-jre-headless" in asked
+    assert "openjdk-17" not in asked
+
+
 def test_what_a_killed_build_left_is_cleared(program: Program) -> None:
     program("mmdebstrap", MMDEBSTRAP)
     rootfs = provision.ensure_rootfs()

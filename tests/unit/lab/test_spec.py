@@ -54,6 +54,7 @@ def test_spec_survives_json() -> None:
     ("wrong", "said"),
     [
         ({"dest_count": 4}, "possible: 3, 5 or 7"),
+        ({"debian": 11}, "possible: 12 or 13"),
         ({"source_count": 2}, "possible: 1, 3, 5 or 7 with 0 to 2"),
         ({"source_observers": 3}, "possible: 1, 3, 5 or 7 with 0 to 2"),
         ({"chroot": "kafka"}, "absolute znode path"),
