@@ -23,7 +23,7 @@ from kazoo.security import make_digest_acl_credential
 from zkmigrate.hosts.zkm_host import STATE_DIR
 from zkmigrate.lab import machines, render, secured
 from zkmigrate.lab.access import LabAccess, LabHost
-from zkmigrate.lab.credentials import RAW, STORE, SUPER, TENANT
+from zkmigrate.lab.credentials import RAW, STORE, SUPER, TENANT, TOKENS
 from zkmigrate.lab.judge.claims import Claim
 from zkmigrate.lab.judge.secrets import KINDS, secrets_claim
 from zkmigrate.lab.security import FULL, Kind
@@ -33,6 +33,8 @@ FEWEST = 20
 """The least number of secrets in a lab with every kind of security."""
 PROC = Path("/proc")
 _PROCESSES_S, _COPIES_S = 0.5, 10.0
+_OF_BROKERS = {"ssl.keystore.password": STORE, "delegation.token.master.key": TOKENS}
+"""The secrets in server.properties, by key."""
 _OF_SERVERS = ("var/lib/zookeeper", "var/lib/kafka", "var/log/journal")
 """Directories of hosts that only the servers and journald write."""
 _LINE_OF_KEY = {"PRIVATE KEY": 1, "OPENSSH PRIVATE KEY": 3}
@@ -68,8 +70,10 @@ def secrets_of(lab: LabAccess) -> dict[str, str]:
             pairs = re.findall(r'\buser_(\w+)="([^"]+)"', path.read_text())
             found |= {f"password of {user}": password for user, password in pairs}
         for path in host.root.glob(render.SERVER_PROPERTIES.lstrip("/")):
-            for password in re.findall(r"^ssl\.keystore\.password=(.+)", path.read_text(), re.MULTILINE):
-                found[f"password of {STORE}"] = password
+            for line in path.read_text().splitlines():
+                key, _, secret = line.partition("=")
+                if key in _OF_BROKERS:
+                    found[f"password of {_OF_BROKERS[key]}"] = secret
         for path in host.root.glob(f"etc/*/security/{secured.STORE}"):
             private[f"key of {host.name}"] = path.read_text()
     for name, text in private.items():
