@@ -36,7 +36,7 @@ from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.security import parse
-from zkmigrate.lab.shutdown import shown
+from zkmigrate.lab.shutdown import running, shown
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import SHARED, SHARED_HELP, LabSpec, Role
 from zkmigrate.lab.speed import measure
@@ -174,7 +174,7 @@ class Demo:
         options = ("--chroot", chroot, *only, "--window", "5", "--top", "8")
         self.progress(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(options)}")
         argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *options]
-        return self._shown([*argv, "--out", str(self.directory / "analysis")]) == 0
+        return self._code_of([*argv, "--out", str(self.directory / "analysis")]) == 0
 
     def tool(self, verb: str, *options: str) -> None:
         """Run zkmigrate as the operator. Raises LabError for an exit code other than 0."""
@@ -187,11 +187,18 @@ class Demo:
         argv = [*PRIORITY, sys.executable, "-m", "zkmigrate", verb, "-i", inventory, *options]
         self.progress(f"tool: zkmigrate {verb} {' '.join(options)}")
         logged = ("--log-file", str(self.directory / "log"))
-        return self._shown(self.lab.operator_command([*argv, *logged]))
+        return self._code_of(self.lab.operator_command([*argv, *logged]))
 
-    def _shown(self, argv: Sequence[str]) -> int:
+    def _code_of(self, argv: Sequence[str]) -> int:
+        """Run a program to its end, and return its exit code.
+
+        Without a search for secrets it has the demo's own terminal, and so its live screen.
+        """
         environment = {**os.environ, "ZKMIGRATE_RUNS": str(self.runs)}
-        return shown(argv, environment, self.directory / "output")
+        if self.search is not None:
+            return shown(argv, environment, self.directory / "output")
+        with running(argv, environment) as process:
+            return process.wait()
 
     def _save_logs(self) -> None:
         """Save the broker logs and the times of the steps in the judge's format."""

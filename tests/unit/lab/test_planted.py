@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 import sys
 import threading
@@ -23,6 +24,7 @@ from tests.unit.judge_fixtures import verdict_of
 from tests.unit.lab.test_demo import WANTED, facts
 from zkmigrate.lab import machines, planted, render
 from zkmigrate.lab.credentials import Credentials
+from zkmigrate.lab.demo import Demo
 from zkmigrate.lab.demo_result import result_of, summary
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.judge.claims import Verdict
@@ -288,3 +290,15 @@ def test_a_program_is_shown_and_its_words_are_kept(tmp_path: Path, capfd: pytest
     assert shown([sys.executable, "-c", code], {"A": "err"}, copy) == 7
     assert copy.read_text() == "before\nout\nerr\n"
     assert capfd.readouterr().out == "out\nerr\n"
+
+
+@pytest.mark.parametrize("searched", [False, True])
+def test_only_a_demo_that_searches_takes_the_terminal_from_the_tool(tmp_path: Path, searched: bool) -> None:
+    own = f"import os, sys; sys.exit(os.fstat(1)[1:3] != {os.fstat(1)[1:3]})"
+    lab: Any = SimpleNamespace(operator_command=lambda argv: [sys.executable, "-c", own])
+    tried = Demo(lab, tmp_path, list[str]().append, search=Search({}) if searched else None)
+    if searched:
+        with pytest.raises(LabError, match="exit code 1"):
+            tried.tool("run")
+    else:
+        tried.tool("run")
