@@ -239,3 +239,46 @@ def test_a_wrong_reference_stops_a_verb_before_it_connects(tmp_path: Path) -> No
         SecretError, match=r"^zookeeper\.client\.digest\.password: the file .*/none cannot be"
     ):
         Site(load(path), "r1")
+
+
+CRASH = """
+import sys
+from zkmigrate import secret
+from zkmigrate.cli.main import cli
+
+def crash(reference, key, read=secret.read):
+    password = read(reference, key)
+    raise RuntimeError(f"no connection for a password of {len(password)} characters")
+
+secret.read = crash
+cli(sys.argv[1:])
+"""
+"""The command line with a defect: an error that nobody expects, while the secret is at hand."""
+
+
+@pytest.mark.parametrize(
+    ("password", "program", "told"),
+    [
+        ("{file: open}", ("-m", "zkmigrate"), "other accounts may use the file"),
+        ("{file: none}", ("-m", "zkmigrate"), "cannot be read: No such file"),
+        ("{file: lines}", ("-m", "zkmigrate"), "several lines"),
+        ("{command: [sh, tell]}", ("-m", "zkmigrate"), "the command sh ended with exit code 1"),
+        ("{file: kept}", ("-c", CRASH), "Traceback (most recent call last)"),
+    ],
+)
+def test_a_verb_that_fails_inside_a_login_prints_no_secret(
+    tmp_path: Path, password: str, program: tuple[str, str], told: str
+) -> None:
+    kept(tmp_path, PLANTED.encode())
+    (tmp_path / "tell").write_text(f"echo {PLANTED}; echo {PLANTED} >&2; exit 1")
+    for name, mode, text in (("open", 0o644, PLANTED), ("lines", 0o600, f"{PLANTED}\n{PLANTED}\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(mode)
+    file = tmp_path / "client.yml"
+    file.write_text(
+        f"version: 1\nname: fail\nzookeeper: {{client: {{sasl: {{user: a, password: {password}}}}}}}\n"
+    )
+    words = ("zxid", "subtree", "127.0.0.1:1/kafka", "--client", str(file))
+    done = subprocess.run([sys.executable, *program, *words], capture_output=True, text=True, cwd=tmp_path)
+    said = done.stdout + done.stderr
+    assert (done.returncode != 0, told in said, PLANTED in said) == (True, True, False), said
