@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from kazoo.security import make_digest_acl_credential
 
@@ -170,8 +171,8 @@ class Search:
         self.copies(lab)
         for host in _machines(lab):
             self.folder(HOSTS, host.root.parent / "upper", f"{host.name}: /", _OF_SERVERS)
-            said = lab.exec(host.name, ["journalctl", "--no-pager", "-o", "cat"]).stdout
-            self.text(LOGS, f"log of {host.name}", said.encode())
+            for unit, said in _logged(lab, host.name).items():
+                self.text(LOGS, f"{host.name}: log of {unit}", said)
             self.cores(host.root, f"{host.name}: /")
 
     def cores(self, root: Path = Path("/"), named: str = "/") -> None:
@@ -217,6 +218,20 @@ class Search:
         self.cores()
         fewest = FEWEST if set(FULL) <= set(lab.spec.security) else 1
         return secrets_claim(len(self.secrets), fewest, len(self.before), self.searched, self.found)
+
+
+def _logged(lab: LabAccess, host: str) -> dict[str, bytes]:
+    """Return everything in journald's log of a host, by the unit that said it."""
+    fields = "--output-fields=MESSAGE,_SYSTEMD_UNIT"
+    said = lab.exec(host, ["journalctl", "--no-pager", "--all", "-o", "json", fields]).stdout
+    found: dict[str, list[bytes]] = {}
+    for entry in map(json.loads, said.splitlines()):
+        message: Any = entry.get("MESSAGE") or ""
+        lines = found.setdefault(entry.get("_SYSTEMD_UNIT", "the system"), [])
+        # A message that is not printable text is a list of its bytes.
+        coded = isinstance(message, list) and all(isinstance(one, int) for one in message)
+        lines.append(bytes(message) if coded else str(message).encode())
+    return {unit: b"\n".join(lines) for unit, lines in found.items()}
 
 
 def _machines(lab: LabAccess) -> list[LabHost]:

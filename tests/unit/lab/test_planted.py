@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 import sys
@@ -49,7 +50,7 @@ class FakeLab:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.directory, self.spec, self.said = folder, SPEC, "started"
+        self.directory, self.spec, self.said = folder, SPEC, {"MESSAGE": "started"}
         self.own, self.proc = folder / "hosts/dest1", folder / "proc"
         self.hosts = {
             "dest1": SimpleNamespace(name="dest1", machine="dest1", pid=41, root=self.own / "root"),
@@ -58,7 +59,9 @@ class FakeLab:
 
     def exec(self, host: str, argv: Sequence[str]) -> Any:
         assert (host, argv[0]) == ("dest1", "journalctl")
-        return SimpleNamespace(stdout=self.said)
+        return SimpleNamespace(
+            stdout='{"MESSAGE": null, "_SYSTEMD_UNIT": "b.service"}\n' + json.dumps(self.said)
+        )
 
 
 @pytest.fixture
@@ -159,12 +162,18 @@ def test_a_host_and_core_dumps_are_searched(lab: Any, tmp_path: Path, path: str,
     assert told == ({(place, NAME)} if place else set())
 
 
-def test_logs_of_hosts_are_searched(lab: Any) -> None:
+@pytest.mark.parametrize("message", [f"COMMAND=x {PLANTED}", list(f"\1{PLANTED}".encode())])
+@pytest.mark.parametrize(
+    ("field", "unit"), [({"_SYSTEMD_UNIT": "a.service"}, "a.service"), ({}, "the system")]
+)
+def test_logs_of_hosts_are_searched_unit_by_unit(
+    lab: Any, message: object, field: dict[str, str], unit: str
+) -> None:
     looked = search()
-    assert changed(looked, lab, lambda: setattr(lab, "said", f"sudo: ops : COMMAND=x {PLANTED}")) == {
-        ("log of dest1", NAME)
+    assert changed(looked, lab, lambda: setattr(lab, "said", {"MESSAGE": message, **field})) == {
+        (f"dest1: log of {unit}", NAME)
     }
-    assert looked.searched[planted.LOGS] == 1
+    assert looked.searched[planted.LOGS] == 2
 
 
 def test_what_was_there_before_the_move_is_the_labs_own(lab: Any) -> None:
