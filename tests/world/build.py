@@ -19,9 +19,16 @@ from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka, load
 
 START = "/k/bin/kafka-server-start.sh /k.conf"
-SOURCE_CONFIG = b"tickTime=2000\ndataDir=/var/lib/zookeeper\nclientPort=2181\n" + b"".join(
-    b"server.%d=10.0.0.%d:2888:3888\n" % (n, n) for n in (1, 2, 3)
-)
+
+
+def source_config(servers: int) -> bytes:
+    """The config of a source with so many servers."""
+    return b"tickTime=2000\ndataDir=/var/lib/zookeeper\nclientPort=2181\n" + b"".join(
+        b"server.%d=10.0.0.%d:2888:3888\n" % (n, n) for n in range(1, servers + 1)
+    )
+
+
+SOURCE_CONFIG = source_config(3)
 PROPERTIES = (
     b"broker.rack=r1\n"
     b"zookeeper.connect=10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181/kafka\n"
@@ -108,7 +115,7 @@ class World:
     def move(self) -> Move:
         """Nothing has been done yet; every broker runs on source."""
         properties = PROPERTIES.replace(b":2181/kafka\n", b":2181%s\n" % self._chroot.rstrip("/").encode())
-        return new_world(self.inventory, properties, SOURCE_CONFIG)
+        return new_world(self.inventory, properties, source_config(self._source))
 
     @property
     def kafka(self) -> Kafka:

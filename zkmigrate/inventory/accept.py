@@ -14,7 +14,8 @@ from zkmigrate.inventory.explain import NEEDED, items_at
 from zkmigrate.inventory.marked_yaml import Path
 
 ACCEPTABLE = frozenset({
-    "source.zxid-counter", "source.jaas", "dest.session-bounds", "dest.client-port", "dest.foreign-client",
+    "source.server-down", "source.zxid-counter", "source.jaas",
+    "dest.session-bounds", "dest.client-port", "dest.foreign-client",
     "kafka.controller", "kafka.offline", "kafka.under-replicated", "kafka.replication", "kafka.min-isr",
     "kafka.reassignment", "kafka.admin-work", "kafka.authorizer", "kafka.foreign-znodes",
     "gateway.client-stuck", "gateway.transactions", "switch.app-topics", "switch.other-apps",

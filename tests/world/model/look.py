@@ -92,7 +92,7 @@ class WorldLook(TopicQuestions):
         if word == "mntr":
             source = state is world.source
             names = world.inventory.source_names if source else world.inventory.dest_names
-            voting = [n for n in names if source or world.mode(n)]
+            voting = [n for n in names if n not in world.source_down and (source or world.mode(n))]
             observing = [n for n in world.inventory.dest_names if source and world.mode(n) == "observer"]
             return words.mntr(VERSION, mode, len(voting) - 1 + len(observing), len(voting) - 1)
         if word == "cons":

@@ -25,7 +25,7 @@ from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.data.zxid import counter, format_zxid
 from zkmigrate.zookeeper.facts.disk import directories, read_disk
-from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, mntr_of_leader, source_view
 
 CONNECT = "zookeeper.connect"
 NOT_READ = Absent("no run that let clients into dest has recorded where to start")
@@ -106,7 +106,7 @@ def look_after_move(
     return AfterMove(
         source=source,
         dest=dest,
-        leader=Absent("no single leader") if dest.leader is None else leader_mntr(look, dest.leader),
+        leader=mntr_of_leader(look, dest),
         source_owners=owners[inventory.source_names],
         dest_owners=on_dest,
         at_source={unsigned(c.session): c.address for c in listed if c.session},

@@ -59,12 +59,13 @@ def source_clients(
 ) -> SourceClients:
     """Find the clients connected to source, from the answers of source's hosts and of the members.
 
-    cons: the answer of every source host. If a host does not answer ``cons``, its socket list is read. If
-    that fails too, the socket list of every member is read instead; a member that does not answer is then
-    recorded in ``unknown``.
+    cons: the answer of every source host, except one that is known to be down. If a host does not answer
+    ``cons``, its socket list is read. If that fails too, the socket list of every member is read instead; a
+    member that does not answer is then recorded in ``unknown``.
     """
     members = dependent.members(inventory)
-    seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))
+    asked = tuple(host for host in inventory.source_names if host in cons)
+    seen = look.each(asked, lambda host: _known_by(inventory, look, host, cons[host]))
     from_members = look.each((m.name for m in members), lambda name: _to_source(inventory, look, name))
     blind = {host: reading for host, reading in seen.items() if not isinstance(reading, Seen)}
     at = {host: reading.value for host, reading in seen.items() if isinstance(reading, Seen)}

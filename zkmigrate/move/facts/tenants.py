@@ -66,11 +66,12 @@ def tenants(
 ) -> Tenants:
     """Find the clients of source other than the members and the operator.
 
-    cons, dumps: the answers of each source host.
+    cons, dumps: the answers of each source host, except one that is known to be down.
     """
     ours = {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
     ports = inventory.source.ports.clients
-    return _others(inventory, dependent, look, inventory.source_names, ports, ours, ours, cons, dumps)
+    hosts = tuple(host for host in inventory.source_names if host in cons)
+    return _others(inventory, dependent, look, hosts, ports, ours, ours, cons, dumps)
 
 
 def foreign_clients(

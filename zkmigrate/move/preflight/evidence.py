@@ -40,7 +40,7 @@ from zkmigrate.move.facts.secured import (
 )
 from zkmigrate.move.facts.sessions import Homes, Sessions, dumps_of, homes, sessions_of
 from zkmigrate.move.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
-from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.four_letter_words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
@@ -48,7 +48,15 @@ from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 from zkmigrate.zookeeper.facts.disk import Largest, largest_znode, list_directories, read_disk
-from zkmigrate.zookeeper.facts.ensemble import EnsembleView, answer, dest_view, source_view
+from zkmigrate.zookeeper.facts.ensemble import (
+    Down,
+    EnsembleView,
+    answer,
+    dest_view,
+    mntr_of_leader,
+    server_down,
+    source_view,
+)
 from zkmigrate.zookeeper.questions import SendWord
 
 NOT_ASKED = Unknown("failed", "not read for this gate")
@@ -76,6 +84,8 @@ class Evidence:
 
     - at: the operator's clock at the look, in seconds since the epoch
     - source, dest: the mode and zxid of each server
+    - down: the source server that is down, which is in no other field and was asked nothing more; or why no
+      single server is known to be down, empty if all serve
     - leader: ``mntr`` of source's leader
     - mntrs, cons, dumps: the answers of each source host and, once joined, of each dest host
     - statuses: ``zkm-host status`` of each host
@@ -150,6 +160,7 @@ class Evidence:
     own: OwnCommands = field(default_factory=OwnCommands)
     tenants: Tenants = UNASKED
     foreign: Tenants = UNASKED
+    down: Down | str = ""
     dest_sockets: Mapping[str, Reading[tuple[Socket, ...]]] = field(default_factory=dict)
     disk: Reading[tuple[Listed, Listed]] = NOT_ASKED
     secured: Mapping[str, Secured] = field(default_factory=dict)
@@ -167,16 +178,22 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
     inventory = c.inventory
     members = tuple(member.name for member in dependent.members(inventory))
     view = source_view(inventory, look)
+    leader = mntr_of_leader(look, view)
+    down = server_down(view, leader)
+    view = view.without(down.host) if isinstance(down, Down) else view
     joined = inventory.dest_names if gate != "preflight" else ()
-    serving = (*inventory.source_names, *joined)
+    serving = (*view.servers, *joined)
     cons = connections_of(look, serving)
     dumps = dumps_of(look, serving)
-    mntrs = look.each(serving, lambda host: answer(look, host, "mntr", parse_mntr))
+    led = {} if view.leader is None else {view.leader: leader}
+    others = (host for host in serving if host not in led)
+    mntrs = led | look.each(others, lambda host: answer(look, host, "mntr", parse_mntr))
     common = Evidence(
         at=look.wall(),
         dependent=dependent,
         source=view,
-        leader=Absent("no single leader") if view.leader is None else mntrs[view.leader],
+        down=down,
+        leader=leader,
         mntrs=mntrs,
         cons=cons,
         dumps=dumps,
@@ -195,7 +212,7 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
         return _whole(c, look, _before_anything(c, look, common), gate)
     owners = common.sessions.value.owners if isinstance(common.sessions, Seen) else {}
     at_dest = {host: cons[host] for host in joined}
-    at_source = {host: cons[host] for host in inventory.source_names}
+    at_source = {host: cons[host] for host in view.servers}
     kept = common.sessions.value.kept(dependent.keeps).owners if isinstance(common.sessions, Seen) else {}
     unkept = owners.keys() - kept.keys()
     common = replace(
@@ -217,7 +234,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     """Add the evidence that may change on a host between two gates: configs, flags, free space and tools."""
     source, dest, dependent = c.inventory.source, c.inventory.dest, common.dependent
     members, of_members = tuple(common.files), dependent.service(c.inventory)
-    sources, dests = c.inventory.source_names, c.inventory.dest_names
+    sources, dests = tuple(common.source.servers), c.inventory.dest_names
     places = {name: _places(dest.data_dir, dest.txn_dir, _directory(dest.config)) for name in dests}
     places |= {name: _places(_directory(dependent.config(c.inventory))) for name in members}
 
@@ -350,7 +367,7 @@ def _resolved(
     """
     everywhere = tuple(named(inventory, dependent))
     members = (member.name for member in dependent.members(inventory))
-    names = dict.fromkeys(("", *inventory.source_names, *inventory.dest_names, *members), everywhere)
+    names = dict.fromkeys(("", *configs, *inventory.dest_names, *members), everywhere)
     for host, config in configs.items():
         if isinstance(config, Seen):
             names[host] = (*everywhere, *(server.host for server in config.value.servers.values()))
@@ -396,7 +413,7 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
     It shows whether dest is empty, whether ports are open, and whether dest can take source's znodes.
     """
     source, dest = c.inventory.source, c.inventory.dest
-    sources, dests = c.inventory.source_names, c.inventory.dest_names
+    sources, dests = tuple(common.source.servers), c.inventory.dest_names
     enough = smallest_buffer(common.dest_flags)
     common = replace(common, own=own_commands(c.inventory, common.dependent, look))
     return replace(

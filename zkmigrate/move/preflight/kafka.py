@@ -284,7 +284,7 @@ def retired(c: Context, e: Evidence) -> Iterator[Judged]:
         if e.clients is None:
             yield Judged(None, "not read", NOT_ON_SOURCE, broker.host)
             continue
-        held, seen = on_source(broker, e.clients, c.inventory.source_names)
+        held, seen = on_source(broker, e.clients, e.source.servers)
         yield Judged(
             held,
             seen,

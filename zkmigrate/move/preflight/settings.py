@@ -392,7 +392,7 @@ def source_flags(c: Context, e: Evidence) -> Iterator[Judged]:
 
     To do: Correct source.java_env in migration.yml, or put the flags into that file.
     """
-    for host in c.inventory.source_names:
+    for host in e.source_flags:
         yield _flags(e, host, c.inventory.source.java_env)
 
 

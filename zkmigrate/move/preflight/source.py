@@ -15,8 +15,9 @@ from zkmigrate.move.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, che
 from zkmigrate.move.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence, door, first_address
 from zkmigrate.move.preflight.security import security_of
+from zkmigrate.move.rules import server_down
 from zkmigrate.runbook.model.fact import NotHeard, Reading, Seen, Unknown
-from zkmigrate.runbook.model.finding import Severity
+from zkmigrate.runbook.model.finding import Held, Severity
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.four_letter_words import Conf, Mntr, Srvr
 from zkmigrate.zookeeper.data.zoocfg import ServerLine
@@ -34,13 +35,14 @@ _ALLOW_MNTR = (
 
 @check(
     "source.quorum",
-    "source is complete: one server leads, the others follow in sync, and observers observe",
+    "source has a quorum: one server leads, the others follow in sync, and observers observe",
     Scope.CLUSTER,
     ALWAYS,
 )
 def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P01. The move depends on source's quorum until dest has its own. A follower that is out of sync, or
-    a server that does not answer, weakens that quorum. A host with ``observer: true`` has no vote.
+    """P01. The move depends on source's quorum until dest has its own. A follower that is out of sync weakens
+    that quorum, and so does a server that does not answer. A host with ``observer: true`` has no vote. If one
+    server alone is down, ``source.server-down`` reports it, and this check judges the others.
 
     To do: Repair source before anything else.
     """
@@ -66,6 +68,20 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
     yield Judged(synced == e.source.followers, f"{seen}; {synced} in sync", needed, moves=moves)
 
 
+@check(server_down.ID, server_down.CLAIM, Scope.SOURCE, ALWAYS)
+def server(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P01. Without this server the quorum holds, but has fewer servers to spare, or none. A server that is
+    down holds no acknowledged transaction that the others lack, so no proof needs it. It counts as down only
+    if source's leader counts no follower but those that answer. While it is down, no other check reads it.
+
+    To do: Start this server. If the move must not wait, accept source.server-down for it in migration.yml. A
+    second server that is down cannot be accepted.
+    """
+    for f in server_down.findings(e.source, e.down):
+        held = None if f.held is Held.UNKNOWN else f.held is Held.YES
+        yield Judged(held, f.seen, f.needed, f.target, f.moves, f.cause)
+
+
 @check("source.ports", "every dest host reaches this server's quorum and election ports", Scope.SOURCE)
 def ports(c: Context, e: Evidence) -> Iterator[Judged]:
     """P02. A server whose election listener has died looks healthy, but no observer can join through it. Only
@@ -76,7 +92,7 @@ def ports(c: Context, e: Evidence) -> Iterator[Judged]:
     restart that server.
     """
     quorum, election = c.inventory.source.ports.quorum, c.inventory.source.ports.election
-    for name in c.inventory.source_names:
+    for name in e.source.servers:
         wrong: list[str] = []
         unknown: dict[str, list[str]] = {}
         connects = 0
@@ -484,6 +500,6 @@ def slowness(host: str, srvr: Reading[Srvr], mntr: Reading[Mntr]) -> Judged:
 
 
 CHECKS = (
-    quorum, ports, config, myid, running, security, sync_enabled, reconfig, version, known_defect,
+    quorum, server, ports, config, myid, running, security, sync_enabled, reconfig, version, known_defect,
     zxid_counter, purge, latency,
 )  # fmt: skip

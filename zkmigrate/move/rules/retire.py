@@ -18,7 +18,7 @@ def may_retire(
 ) -> tuple[Finding, ...]:
     """Return the findings on whether this broker may be retired.
 
-    source: the names of all source hosts.
+    source: the source hosts that may have clients.
     """
     held, seen = on_source(broker, clients, source)
     return (

@@ -42,7 +42,7 @@ from zkmigrate.runbook.model.step import (
 )
 from zkmigrate.runbook.model.step_record import needed
 from zkmigrate.runbook.model.window import IDLE, Phase
-from zkmigrate.zookeeper.facts.ensemble import learners, source_view
+from zkmigrate.zookeeper.facts.ensemble import learners, mntr_of_leader, source_view
 
 # The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
 RESTART_AFTER_S = 2.0
@@ -55,8 +55,8 @@ class CutFacts:
     """The state of the cut.
 
     probes: dest host → ``address:port`` of source → the result of a connect. learners: how many learners
-    source's leader still counts, read only on the way forward. following: the mode and zxid of each dest
-    host, read only on the way back.
+    source's leader still counts beside its followers, read only on the way forward. following: the mode and
+    zxid of each dest host, read only on the way back.
     """
 
     states: DestStates
@@ -77,7 +77,7 @@ class CutStep(Step[CutFacts]):
             following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
             return CutFacts(states, {}, None, following)
         probes = look.each(cut, lambda host: probe(look, host))
-        count = learners(look, source_view(c.inventory, look)) if cut else None
+        count = learners(mntr_of_leader(look, source_view(c.inventory, look))) if cut else None
         return CutFacts(states, probes, count, {})
 
     def check(self, c: Context, f: CutFacts) -> Verdict:

@@ -7,9 +7,9 @@ dest.
 
 Way back: nothing was changed.
 
-Proof: every server of source serves, and no other client wrote under the chroot there. Each of dest's
-transactions can be repeated. Every broker is known, names dest and is in sync. The owner of source agrees by
-name.
+Proof: every server of source serves, except one that is accepted to be down, and no other client wrote under
+the chroot there. Each of dest's transactions can be repeated. Every broker is known, names dest and is in
+sync. The owner of source agrees by name.
 """
 
 from __future__ import annotations
@@ -27,13 +27,22 @@ from zkmigrate.move.facts.replay import ReplayScope
 from zkmigrate.move.facts.replay_disks import host_disks, mark_on
 from zkmigrate.move.preflight.kafka import registered_moves
 from zkmigrate.move.rules.outage import owner_consent
+from zkmigrate.move.rules.server_down import down_finding
+from zkmigrate.runbook.accepted import accepted
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, each, meanings
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.replay import Mark
-from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
+from zkmigrate.zookeeper.facts.ensemble import (
+    Down,
+    EnsembleView,
+    dest_view,
+    mntr_of_leader,
+    server_down,
+    source_view,
+)
 
 PACE = 200
 """The most transactions per second that a replay sends."""
@@ -47,7 +56,7 @@ class ReturnFacts:
     """Both ensembles, Kafka as its brokers report it, the brokers' files, and the content of the disks.
 
     replay: the transactions to replay with their conditions. wall: when the facts were read, in seconds since
-    the epoch.
+    the epoch. down: the source server that is down, or why no single server is known to be down.
     """
 
     source: EnsembleView
@@ -56,6 +65,7 @@ class ReturnFacts:
     brokers: Mapping[str, BrokerState]
     replay: Reading[ReplayScope]
     wall: float
+    down: Down | str = ""
 
 
 class ReturnPreflightStep(Reads[ReturnFacts]):
@@ -71,11 +81,12 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
             brokers(c.inventory, look),
             replayable(c, look, source.leader),
             look.wall(),
+            server_down(source, mntr_of_leader(look, source)),
         )
 
     def check(self, c: Context, f: ReturnFacts) -> Verdict:
         findings = (
-            _source_serves(f.source),
+            *accepted(c.inventory.accept, _source_serves(f.source, f.down), f.wall),
             _dest_serves(f.dest),
             *_kafka(c.inventory, f.view),
             *_files(c.inventory, f.brokers),
@@ -135,12 +146,14 @@ def cost(replay: Reading[ReplayScope]) -> str:
     )
 
 
-def _source_serves(view: EnsembleView) -> Finding:
-    """Check that every server of source serves."""
+def _source_serves(view: EnsembleView, down: Down | str) -> tuple[Finding, ...]:
+    """Check that every server of source serves, or all but one, which is judged by itself."""
+    if isinstance(down, Down):
+        view = view.without(down.host)
     modes = view.modes()
     unknown = any(isinstance(reading, Unknown) for reading in view.servers.values())
     held = view.complete
-    return claim(
+    serve = claim(
         "return.source",
         "every server of source serves",
         None if unknown and not held else held,
@@ -148,6 +161,7 @@ def _source_serves(view: EnsembleView) -> Finding:
         needed=view.wanted,
         moves=("repair source first",),
     )
+    return (serve, down_finding(view, down)) if isinstance(down, Down) else (serve,)
 
 
 def _dest_serves(view: EnsembleView) -> Finding:

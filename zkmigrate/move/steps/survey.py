@@ -30,6 +30,7 @@ from zkmigrate.move.facts.sessions import Homes, homes
 from zkmigrate.move.facts.subtree import Comparison, compare_with_source, source_ownership
 from zkmigrate.move.rules import lease
 from zkmigrate.move.rules.foreign_clients import foreign_findings
+from zkmigrate.move.rules.server_down import servers_with_clients
 from zkmigrate.move.rules.window_rules import (
     FIND_DOOR_S,
     MESSAGES_TO_SEAL,
@@ -51,7 +52,7 @@ from zkmigrate.zookeeper.data.tree import Difference
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
-from zkmigrate.zookeeper.facts.ensemble import learners, source_view
+from zkmigrate.zookeeper.facts.ensemble import learners, mntr_of_leader, source_view
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 LISTED = 5
@@ -64,7 +65,8 @@ TRIES = 5
 class SurveyFacts:
     """The readings of SURVEY from source and dest.
 
-    leader, epoch, learners: source's leader, the epoch of its zxid and the number of learners it counts.
+    leader, epoch, learners: source's leader, the epoch of its zxid and the number of learners it counts
+    beside its followers in sync.
     ownership: the owners of ephemerals under the chroot, with the position in the leader's log. tails: the
     newest zxid of every dest host, read before source's log. renewals: the longest round trip of each dest
     host, in seconds.
@@ -96,7 +98,7 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
             )
         now, earlier = epoch(view.zxids()[view.leader]), _earlier(c)
         cursors = earlier.cursors if earlier is not None else {}
-        count = learners(look, view)
+        count = learners(mntr_of_leader(look, view))
         tails = look.each(
             c.inventory.dest_names, lambda host: durable_tail(look, host, c.inventory.dest, cursors.get(host))
         )
@@ -113,7 +115,7 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
         kept = read.value[0].kept(self.dependent.keeps).owners if isinstance(read, Seen) else {}
         # After the disks: a session that opened since is not in their state, so no claim is made about it.
         at_dest = connections_of(look, c.inventory.dest_names)
-        at_source = connections_of(look, c.inventory.source_names)
+        at_source = connections_of(look, servers_with_clients(c.inventory, look))
         foreign = foreign_findings(c, self.dependent, look, at_dest)
         found = homes(owners, at_dest, at_source, owners.keys() - kept.keys())
         # Last, because it shows how busy the hosts are now.

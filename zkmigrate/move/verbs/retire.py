@@ -8,9 +8,10 @@ import getpass
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.questions import DescribeCluster
-from zkmigrate.move.facts.connections import addresses, connections, source_clients
+from zkmigrate.move.facts.connections import addresses, connections_of, source_clients
 from zkmigrate.move.move import dependent_of
 from zkmigrate.move.rules.retire import may_retire
+from zkmigrate.move.rules.server_down import servers_with_clients
 from zkmigrate.runbook.engine import runs
 from zkmigrate.runbook.engine.clock import RealClock
 from zkmigrate.runbook.engine.codec import encode_finding
@@ -53,9 +54,10 @@ def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
         retired = Retired(
             host, broker.id, tuple(sorted(addresses(broker))), getpass.getuser(), " ".join(reason.split())
         )
-        cons = site.look.each(inventory.source_names, lambda name: connections(site.look, name))
+        servers = servers_with_clients(inventory, site.look)
+        cons = connections_of(site.look, servers)
         clients = source_clients(inventory, dependent_of(playbook), site.look, cons)
-        findings = may_retire(retired, site.look.ask(DescribeCluster()), clients, inventory.source_names)
+        findings = may_retire(retired, site.look.ask(DescribeCluster()), clients, servers)
         refused = bool(blocking(findings))
         encoded = [encode_finding(f) for f in findings]
         if not refused:

@@ -45,7 +45,7 @@ class ZooKeeperAnswers:
             return Unknown("failed", f"{host} is not a ZooKeeper host, so it has no four-letter words")
         most_s = _SILENT_WORD_S if deadline.bounded() and host in self._silent else _WORD_S
         answer = self._word(host, request.word, most_s)
-        if isinstance(answer, Unknown) and answer.cause == "timeout":
+        if isinstance(answer, Unknown) and answer.cause in ("timeout", "unreachable"):
             self._silent.add(host)
         else:
             self._silent.discard(host)

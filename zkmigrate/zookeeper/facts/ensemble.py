@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar, get_args
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.four_letter_words import (
@@ -98,6 +98,10 @@ class EnsembleView:
             return None
         return leading == 1 or unknown > 0
 
+    def without(self, host: str) -> EnsembleView:
+        """Return the view as it is without this host."""
+        return replace(self, servers={h: r for h, r in self.servers.items() if h != host})
+
     @property
     def leading(self) -> Srvr | None:
         """The leader's own answer; None without a leader."""
@@ -107,6 +111,49 @@ class EnsembleView:
     def zxids(self) -> dict[str, int]:
         """Return the zxid of each host that serves."""
         return {host: int(r.value.zxid) for host, r in self.servers.items() if isinstance(r, Seen)}
+
+
+@dataclass(frozen=True)
+class Down:
+    """The one server with a vote that does not serve, while all others do.
+
+    why: its mode, or why it does not answer. serving: the number of servers with a vote that serve. spare:
+    how many of them the quorum does not need.
+    """
+
+    host: str
+    why: str
+    serving: int
+    spare: int
+
+
+def server_down(view: EnsembleView, leader: Reading[Mntr]) -> Down | str:
+    """Return the one server that is certainly down, or why that cannot be said of any server.
+
+    A server that only this machine cannot reach is not down: it may have clients, and the leader counts it as
+    a follower in sync. So the leader must count no other follower than those that answer. leader: ``mntr`` of
+    the leader. The text is empty if every server answers.
+    """
+    silent = {host: reading for host, reading in view.servers.items() if not isinstance(reading, Seen)}
+    if not silent:
+        return ""
+    if len(silent) > 1:
+        return f"{len(silent)} servers do not serve: {', '.join(silent)}"
+    ((host, reading),) = silent.items()
+    rest = view.without(host)
+    if host in view.observers or not rest.complete:
+        return "the other servers are not one leader with followers"
+    if isinstance(reading, Unknown) and reading.cause not in get_args(NotHeard):
+        return f"it answered: {reading}"
+    serving, majority = rest.followers + 1, (rest.followers + 2) // 2 + 1
+    if serving < majority:
+        return f"only {serving} servers serve, and a majority needs {majority}"
+    synced = leader.value.synced_followers if isinstance(leader, Seen) else None
+    if synced is None:
+        return f"{view.leader} does not report its followers in sync"
+    if synced != rest.followers:
+        return f"{view.leader} counts {synced} followers in sync, and {rest.followers} answer"
+    return Down(host, _mode(reading), serving, serving - majority)
 
 
 def _mode(reading: Reading[Srvr]) -> str:
@@ -140,10 +187,20 @@ def dest_view(inventory: Inventory, look: Look) -> EnsembleView:
     return view(look, inventory.dest_names)
 
 
-def learners(look: Look, view: EnsembleView) -> int | None:
-    """Return how many learners the leader reports; None without a leader or a reported number."""
-    mntr = leader_mntr(look, view.leader) if view.leader is not None else None
-    return mntr.value.learners if isinstance(mntr, Seen) else None
+def learners(leader: Reading[Mntr]) -> int | None:
+    """Return how many learners the leader reports beside its followers in sync: observers, mostly.
+
+    Followers are left out because one may join or leave at any time. leader: its ``mntr``. Returns None if
+    the leader does not report the numbers.
+    """
+    if not isinstance(leader, Seen) or leader.value.learners is None:
+        return None
+    return leader.value.learners - (leader.value.synced_followers or 0)
+
+
+def mntr_of_leader(look: Look, view: EnsembleView) -> Reading[Mntr]:
+    """Read ``mntr`` of the leader; Absent if there is no single leader."""
+    return Absent("no single leader") if view.leader is None else leader_mntr(look, view.leader)
 
 
 def leader_mntr(look: Look, host: str) -> Reading[Mntr]:

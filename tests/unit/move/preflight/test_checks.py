@@ -198,6 +198,15 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         "1 in sync", word("source2", "mntr", "mntr" + WHITELIST),
     ),
     (
+        "source.server-down", "roll", "source3",
+        both(
+            word("source3", "srvr", recorded("unserving.srvr")),
+            word("source2", "mntr", recorded("leader.mntr").replace("zk_synced_followers\t2",
+            "zk_synced_followers\t1")),
+        ),
+        "not serving; without it the quorum holds", no_word("srvr", "source3"),
+    ),
+    (
         "source.ports", "preflight", "source1",
         port("dest2", "10.71.0.11", 3888, "refused"), "3888 from dest2: refused", no_port("dest2"),
     ),

@@ -54,7 +54,7 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.zookeeper.data.chroot import Chroot
 from zkmigrate.zookeeper.data.zxid import Zxid
 from zkmigrate.zookeeper.facts.config import parse, zoo_config
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
+from zkmigrate.zookeeper.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.zookeeper.facts.members import Members, members, source_members
 from zkmigrate.zookeeper.questions import Znode
 
@@ -264,9 +264,12 @@ def test_an_ensemble_of_each_version(version: str) -> None:
     assert isinstance(mntr, Seen)
     # Two followers in sync, and an observer that counts as a learner only.
     assert (mntr.value.synced_followers, mntr.value.learners) == (2, 3)
+    assert learners(mntr) == 1
+    assert learners(TIMEOUT) is None
     follower = leader_mntr(world, "source1")
     assert isinstance(follower, Seen)
     assert (follower.value.synced_followers, follower.value.learners) == (None, None)
+    assert learners(follower) is None
 
 
 def test_a_host_that_does_not_serve_is_told_from_one_that_does_not_answer() -> None:
