@@ -273,3 +273,14 @@ def test_preflight_plan_and_status_say_who_accepts_it(tmp_path: Path) -> None:
         assert "its board is broken" in desk.call(verb, unreachable=lost).stdout
     assert desk.call("run", "--yes", "--until", "join", unreachable=lost).exit_code == 0
     assert "its board is broken" in desk.call("status", unreachable=lost).stdout
+
+
+def test_its_old_members_stop_no_join(tmp_path: Path) -> None:
+    """Source was reconfigured while it was down: its file has the members of before."""
+    world = accepting(lacking("source1"), "source1")
+    before = dict(world.source_files["source1"])
+    world.reconfigure_source(0x100000005)
+    world.source_files["source1"] = before
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="rehearse.arm").code == 0
+    assert {world.mode(name) for name in world.inventory.dest_names} == {"observer"}

@@ -65,10 +65,10 @@ def down_finding(view: EnsembleView, down: Down) -> Finding:
     )
 
 
-def servers_with_clients(inventory: Inventory, look: Look) -> tuple[str, ...]:
-    """Return the source servers that may have clients: all but one that is down and that a person accepts.
+def servers_to_ask(inventory: Inventory, look: Look) -> tuple[str, ...]:
+    """Return the source servers that a step asks: all but one that is down and that a person accepts.
 
-    A server outside of the quorum serves no session.
+    A server outside of the quorum serves no session, so it has no clients.
     """
     names = inventory.source_names
     if not any(one.finding == ID for one in inventory.accept):

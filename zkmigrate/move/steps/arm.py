@@ -21,6 +21,7 @@ from zkmigrate.inventory.inventory import Dest, Inventory, ZooKeeperHost
 from zkmigrate.move.facts.connections import numeric
 from zkmigrate.move.facts.dest_status import DestStates, every_host_in, statuses, unanswered, unknown
 from zkmigrate.move.rules.reform import observer_config, reformed_config
+from zkmigrate.move.rules.server_down import servers_to_ask
 from zkmigrate.runbook.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
@@ -60,7 +61,7 @@ class ArmStep(Step[ArmFacts]):
         spec, dest = f"{zkm_host.run_dir(c.run)}/spec", c.inventory.dest
         return ArmFacts(
             DestStates(hosts, hosts),
-            source_members(c.inventory, look),
+            source_members(c.inventory, look, servers_to_ask(c.inventory, look)),
             look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
             look.each(
                 c.inventory.dest_names,
@@ -107,7 +108,7 @@ class ArmStep(Step[ArmFacts]):
         return (HostVerb(target, "disarm"), *inverses(applied))
 
     def forecast(self, c: Context, look: Look) -> Forecast[ArmFacts]:
-        members = source_members(c.inventory, look)
+        members = source_members(c.inventory, look, servers_to_ask(c.inventory, look))
         if not isinstance(members, Seen):
             raise HostError(f"source's server lines cannot be read: {members}")
         return Forecast(ArmFacts(every_host_in(c, IDLE), members, {}))

@@ -28,6 +28,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.dependent import AnyDependent, OfDependent, program_hosts, unit_of
 from zkmigrate.move.facts.dest_status import unanswered, unknown
 from zkmigrate.move.facts.records import Installed
+from zkmigrate.move.rules.server_down import servers_to_ask
 from zkmigrate.move.steps.arm import arm_spec
 from zkmigrate.runbook.model import policy
 from zkmigrate.runbook.model.change import Applied, Changes, InstallProgram, UninstallProgram
@@ -92,7 +93,7 @@ class InstallStep(OfDependent, Step[InstallFacts]):
         found = look.each(ours, lambda host: policies(look, host))
         if self._allows is not None:
             return InstallFacts(programs, found)
-        members = source_members(c.inventory, look)
+        members = source_members(c.inventory, look, servers_to_ask(c.inventory, look))
         return InstallFacts(
             programs, found, Seen(members.value.ports) if isinstance(members, Seen) else members
         )

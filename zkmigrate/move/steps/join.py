@@ -22,6 +22,7 @@ from zkmigrate.move.facts.dest import written_by_zookeeper
 from zkmigrate.move.facts.dest_status import unanswered, unknown
 from zkmigrate.move.facts.outage import dest_service
 from zkmigrate.move.rules.reform import observer_config
+from zkmigrate.move.rules.server_down import servers_to_ask
 from zkmigrate.runbook.model.change import Applied, Changes, Discard, MoveAside, PutFile, inverses
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import claim, each, meanings
@@ -79,7 +80,7 @@ class JoinStep(Step[JoinFacts]):
     def observe(self, c: Context, look: Look) -> JoinFacts:
         dest = c.inventory.dest
         view = source_view(c.inventory, look)
-        members = source_members(c.inventory, look)
+        members = source_members(c.inventory, look, servers_to_ask(c.inventory, look))
         servers = dest_view(c.inventory, look).servers
 
         def one(host: str) -> JoinHost:

@@ -30,7 +30,7 @@ from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.move.dependent import AnyDependent, Ending, MemberFacts, OfDependent, Position, unit_of
 from zkmigrate.move.facts.connections import addresses, connections_of
 from zkmigrate.move.facts.dest_status import unanswered
-from zkmigrate.move.rules.server_down import servers_with_clients
+from zkmigrate.move.rules.server_down import servers_to_ask
 from zkmigrate.move.rules.soak import soak_progress
 from zkmigrate.runbook.model.change import Applied, Changes, inverses, replace_content
 from zkmigrate.runbook.model.fact import Absent, NotHeard, Reading, Seen, Unknown
@@ -101,7 +101,7 @@ class RollStep(OfDependent, Step[RollFacts]):
             members,
             d.for_roll(c, look, d.cluster(c, look), members),
             look.each(inventory.dest_names, lambda h: d.identity_seen(inventory, look, h)),
-            connections_of(look, servers_with_clients(inventory, look)),
+            connections_of(look, servers_to_ask(inventory, look)),
             wall,
             look.now(),
         )

@@ -30,7 +30,7 @@ from zkmigrate.move.facts.sessions import Homes, homes
 from zkmigrate.move.facts.subtree import Comparison, compare_with_source, source_ownership
 from zkmigrate.move.rules import lease
 from zkmigrate.move.rules.foreign_clients import foreign_findings
-from zkmigrate.move.rules.server_down import servers_with_clients
+from zkmigrate.move.rules.server_down import servers_to_ask
 from zkmigrate.move.rules.window_rules import (
     FIND_DOOR_S,
     MESSAGES_TO_SEAL,
@@ -115,7 +115,7 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
         kept = read.value[0].kept(self.dependent.keeps).owners if isinstance(read, Seen) else {}
         # After the disks: a session that opened since is not in their state, so no claim is made about it.
         at_dest = connections_of(look, c.inventory.dest_names)
-        at_source = connections_of(look, servers_with_clients(c.inventory, look))
+        at_source = connections_of(look, servers_to_ask(c.inventory, look))
         foreign = foreign_findings(c, self.dependent, look, at_dest)
         found = homes(owners, at_dest, at_source, owners.keys() - kept.keys())
         # Last, because it shows how busy the hosts are now.

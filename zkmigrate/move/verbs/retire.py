@@ -11,7 +11,7 @@ from zkmigrate.kafka.questions import DescribeCluster
 from zkmigrate.move.facts.connections import addresses, connections_of, source_clients
 from zkmigrate.move.move import dependent_of
 from zkmigrate.move.rules.retire import may_retire
-from zkmigrate.move.rules.server_down import servers_with_clients
+from zkmigrate.move.rules.server_down import servers_to_ask
 from zkmigrate.runbook.engine import runs
 from zkmigrate.runbook.engine.clock import RealClock
 from zkmigrate.runbook.engine.codec import encode_finding
@@ -54,7 +54,7 @@ def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
         retired = Retired(
             host, broker.id, tuple(sorted(addresses(broker))), getpass.getuser(), " ".join(reason.split())
         )
-        servers = servers_with_clients(inventory, site.look)
+        servers = servers_to_ask(inventory, site.look)
         cons = connections_of(site.look, servers)
         clients = source_clients(inventory, dependent_of(playbook), site.look, cons)
         findings = may_retire(retired, site.look.ask(DescribeCluster()), clients, servers)

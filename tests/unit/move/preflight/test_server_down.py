@@ -19,7 +19,7 @@ from tests.unit.preflight_world import (
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.inventory.inventory import SourceHost
 from zkmigrate.move.preflight import Gate
-from zkmigrate.move.rules.server_down import ID, servers_with_clients
+from zkmigrate.move.rules.server_down import ID, servers_to_ask
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
 from zkmigrate.runbook.model.step import Context
@@ -160,7 +160,7 @@ def test_of_two_servers_none_can_be_lost() -> None:
 
 def test_it_is_not_asked_for_its_clients_once_it_is_accepted() -> None:
     def asked(c: Context, world: PreflightWorld) -> tuple[str, ...]:
-        return servers_with_clients(c.inventory, world)
+        return servers_to_ask(c.inventory, world)
 
     every = ("source1", "source2", "source3")
     assert asked(accepting("source3"), without_source3()) == every[:2]
