@@ -327,3 +327,19 @@ def test_status_shows_what_somebody_accepted(night: Night) -> None:
     )
     assert status(night.setting(), "run", offline=True) == 0
     assert f"  accepted: {entry.line}\n" in night.out.getvalue()
+
+
+def test_a_source_server_that_is_accepted_to_be_down_is_not_asked_for_the_broker(night: Night) -> None:
+    operator, world = night.operator, night.operator.world
+    entries = (*world.inventory.accept, *accept("source.server-down", "source1"))
+    world.inventory = world.inventory.model_copy(update={"accept": entries})
+    assert operator.forward(until="join").code == 0
+    assert operator.resume(until="roll.preflight").code == 0
+    night.dies()
+    world.source_down = {"source1"}
+    operator.unreachable |= {"source1"}
+    assert night.retire() == 6, "its file does not accept it: nobody knows whether the broker is its client"
+    entry = "{finding: source.server-down, target: source1, who: A, why: old, until: '2099-01-01T00:00Z'}"
+    night.file.write_text(f"{INVENTORY}accept: [{entry}]\n")
+    assert night.retire() == 0
+    assert operator.resume(until="cutover.preflight").code == 0

@@ -226,6 +226,8 @@ class WorldLook(TopicQuestions):
         return BytesReader(content)
 
     def sockets(self, host: str) -> Reading[str]:
+        if host in self.unreachable:
+            return Unknown("unreachable", f"{host} does not answer")
         process = self.world.brokers.get(host)
         if process is None or not process.connected:
             return Seen("")
