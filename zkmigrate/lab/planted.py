@@ -33,6 +33,10 @@ OUTPUT, DIRECTORY, HOSTS, LOGS, ARGUMENTS, ENVIRONMENTS, CORES = KINDS
 FEWEST = 20
 """The least number of secrets in a lab with every kind of security."""
 PROC = Path("/proc")
+IN_FLAGS = f"digest of {SUPER}"
+"""The secret that ZooKeeper reads from a JVM's flags: each server and its shell show it to this machine."""
+_SERVERS = frozenset({"zookeeper.service", "kafka.service"})
+"""The units whose logs the servers alone write."""
 _PROCESSES_S, _COPIES_S = 0.5, 10.0
 _OF_BROKERS = {"ssl.keystore.password": STORE, "delegation.token.master.key": TOKENS}
 """The secrets in server.properties, by key."""
@@ -121,7 +125,9 @@ class Search:
         """Search one text and its place. place: where the text was, for the result."""
         self.searched[kind] += 1
         told = place if not self._in(os.fsencode(place)) else f"{kind}, in a name"
-        self.found |= {(told, name) for name in self._in(os.fsencode(place) + b" " + content)} - self.before
+        names = set(self._in(os.fsencode(place) + b" " + content))
+        names -= {IN_FLAGS} if kind in (ARGUMENTS, ENVIRONMENTS) else set()
+        self.found |= {(told, name) for name in names} - self.before
 
     def _in(self, content: bytes) -> list[str]:
         """Return the names of the secrets in a text."""
@@ -221,13 +227,16 @@ class Search:
 
 
 def _logged(lab: LabAccess, host: str) -> dict[str, bytes]:
-    """Return everything in journald's log of a host, by the unit that said it."""
+    """Return what is in journald's log of a host, by the unit that said it, without the servers' own."""
     fields = "--output-fields=MESSAGE,_SYSTEMD_UNIT"
     said = lab.exec(host, ["journalctl", "--no-pager", "--all", "-o", "json", fields]).stdout
     found: dict[str, list[bytes]] = {}
     for entry in map(json.loads, said.splitlines()):
         message: Any = entry.get("MESSAGE") or ""
-        lines = found.setdefault(entry.get("_SYSTEMD_UNIT", "the system"), [])
+        unit = entry.get("_SYSTEMD_UNIT", "the system")
+        if unit in _SERVERS:
+            continue
+        lines = found.setdefault(unit, [])
         # A message that is not printable text is a list of its bytes.
         coded = isinstance(message, list) and all(isinstance(one, int) for one in message)
         lines.append(bytes(message) if coded else str(message).encode())

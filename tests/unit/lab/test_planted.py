@@ -176,6 +176,19 @@ def test_logs_of_hosts_are_searched_unit_by_unit(
     assert looked.searched[planted.LOGS] == 2
 
 
+def test_what_servers_log_of_their_clients_is_not_the_moves(lab: Any) -> None:
+    said = {"MESSAGE": PLANTED, "_SYSTEMD_UNIT": "zookeeper.service"}
+    assert changed(search(), lab, lambda: setattr(lab, "said", said)) == set()
+
+
+def test_what_is_a_flag_of_each_server_is_searched_everywhere_but_in_processes(lab: Any) -> None:
+    looked = Search({planted.IN_FLAGS: PLANTED})
+    process(lab.proc, 7, f"sh\0{PLANTED}\0", f"A={PLANTED}\0")
+    looked.processes()
+    looked.text(planted.OUTPUT, "the output", PLANTED.encode())
+    assert looked.found == {("the output", planted.IN_FLAGS)}
+
+
 def test_what_was_there_before_the_move_is_the_labs_own(lab: Any) -> None:
     """A server's own file and process may have its secret; a copy of them may not."""
     own = lab.own / "upper/etc/zookeeper/security/jaas.conf"
