@@ -130,7 +130,7 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
     "--security",
     metavar="KIND,...",
     default="",
-    help=f"Security of servers and their clients: {', '.join(Kind)}. Default: none.",
+    help=f"Security of servers and their clients: {', '.join(Kind)}; full is all but enforce. Default: none.",
 )
 @click.option("--shared", type=click.Choice([*SHARED]), help=SHARED_HELP)
 @click.option(

@@ -144,10 +144,12 @@ def foreign_znodes(c: Context, e: Evidence) -> Iterator[Judged]:
 def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P35. An admin tool that comes and goes (kafka-topics --zookeeper in cron, an old consumer) may not be
     connected when the checks run. After the cut-over its writes to source are lost. The check reads the
-    last day of the leader's log, at most 64 MB. A session counts as a broker's if it registered a broker
-    or wrote znodes that only brokers write.
+    last day of the leader's log, at most 64 MB, and says how far back that reached. A session counts as a
+    broker's if it registered a broker or wrote znodes that only brokers write.
 
-    To do: Find the writer. Before the cut-over give it dest's connect string, or stop it.
+    To do: Find the writer. Before the cut-over give it dest's connect string, or stop it. Changes below
+    kafka-acl from a broker's address may be those of the broker's authorizer, which has a session of its own
+    and moves with the broker.
     """
     k = of_kafka(e)
     needed = "no other writer, or each writer given dest's addresses"
@@ -155,7 +157,9 @@ def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield unseen(k.written, needed)
         return
     found = k.written.value
-    span = f"in the last {found.hours:.1f} hours" if found.hours >= 1 else "in the last hour"
+    minutes = round(found.hours * 60)
+    span = f"{found.hours:.1f} hours" if minutes >= 60 else f"{minutes} minutes" if minutes > 1 else "minute"
+    span = f"in the last {span}"
     moves = ("find the writer, and give it dest's connect string before the cut-over, or stop it",)
     for stranger in found.strangers:
         yield Judged(False, f"{stranger.what} {span}", needed, stranger.session, moves)

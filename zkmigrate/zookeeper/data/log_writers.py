@@ -94,8 +94,9 @@ def writers(
     """Return the writers in a log (`version-2` of a dataLogDir), beginning with the most changes.
 
     span_ms: how far to read back from the newest transaction; None for all. at_most: how many bytes of
-    complete files to read; the newest file is always read. owners: the current ephemerals of each session, to
-    recognise brokers that registered before the part that is read. tell: receives the number of records read.
+    records to read, in complete files; the newest file is always read. owners: the current ephemerals of each
+    session, to recognise brokers that registered before the part that is read. tell: receives the number of
+    records read.
     Raises the errors of `logdir.LogWalk`.
     """
     files = [file for file in log_files(logs) if file.size > FILE_HEADER_SIZE]
@@ -104,7 +105,8 @@ def writers(
         since = _newest_ms(logs, files, max_record) - span_ms
         start = _first_since(logs, files, since, max_record)
     if at_most is not None and files:
-        start = max(start, _first_within(files, at_most))
+        reached = [file for file in files if file.zxid >= start]
+        start = max(start, _first_within(logs, reached, at_most, max_record))
     found: dict[int, Writer] = {}
     timeouts: dict[int, int] = {}
     records = under = first = last = 0
@@ -171,14 +173,17 @@ def _newest_ms(logs: Directory, files: list[LogFile], max_record: int) -> int:
     return newest
 
 
-def _first_within(files: list[LogFile], at_most: int) -> int:
-    """Return the zxid of the oldest file from which all files together have at most `at_most` bytes.
+def _first_within(logs: Directory, files: list[LogFile], at_most: int, max_record: int) -> int:
+    """Return the zxid of the oldest file from which all files together hold at most `at_most` bytes.
 
-    The newest file is always included.
+    The newest file is always included. ZooKeeper allocates 64 MB of a file at a time, so the size of a file
+    says little: the end of its last record counts.
     """
     first, left = files[-1].zxid, at_most
     for file in reversed(files):
-        left -= file.size
+        left -= max(
+            (one.end for one in scan(logs.open(file.name), file.name, max_record=max_record)), default=0
+        )
         if left < 0:
             break
         first = file.zxid

@@ -302,7 +302,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         for gate in ("roll", "cutover")
     ),
     ("kafka.writers", "cutover", "", written(0x99, "/kafka/config/topics/t"),
-     "1 change to /kafka/config/topics (1) in the last hour", written(0x99, "/other", 5)),
+     "1 change to /kafka/config/topics (1) in the last minute", written(0x99, "/other", 5)),
     ("kafka.writers", "preflight", "", both(
         written(0x1000000000001, "/kafka/a"), word("source1", "cons", cons("10.71.0.99"))),
      "1 change from 10.71.0.99 to /kafka/a (1)", lambda w: w.contents.clear()),

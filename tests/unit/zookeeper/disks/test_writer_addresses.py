@@ -113,9 +113,12 @@ def test_only_the_files_that_reach_into_the_time_are_read() -> None:
     assert {one.session: one.changes for one in late.writers} == {TOOL: 3, BROKER: 1, OLD: 1}
 
 
-def test_no_more_than_so_many_bytes_are_read_and_the_newest_file_in_any_case() -> None:
+@pytest.mark.parametrize("allocated", [0, 1 << 16])
+def test_no_more_than_so_many_bytes_are_read_and_the_newest_file_in_any_case(allocated: int) -> None:
+    """What a server has allocated and not written does not count."""
     names = {"log.1": log_from(LOG[:4]), "log.5": log_from(LOG[4:7]), "log.8": log_from(LOG[7:])}
     size = {name: len(content) for name, content in names.items()}
+    names = {name: content + bytes(allocated) for name, content in names.items()}
 
     def changes(at_most: int, **more: Any) -> list[int]:
         seen = writers(BytesDirectory(names), chroot=Chroot("/kafka"), at_most=at_most, **more)
