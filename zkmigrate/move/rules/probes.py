@@ -141,4 +141,4 @@ def source(ask: Callable[[], EnsembleView]) -> Probe:
                 target="source",
             )
 
-    return Probe("source", 1.0, findings, leased=True)
+    return Probe("source", 1.0, findings, leased=True, within_s=_WITHIN_S)

@@ -49,10 +49,12 @@ class ReplayReadStep(Reads[ReadFacts]):
     def observe(self, c: Context, look: Look) -> ReadFacts:
         inventory = c.inventory
         services = dest_services(inventory, look)
-        source = registered(look, inventory.source_names, inventory.kafka.prefix)
+        leader = source_view(inventory, look).leader
+        hosts = inventory.source_names if leader is None else (leader, *inventory.source_names)
+        source = registered(look, hosts, inventory.kafka.prefix)
         if isinstance(source, Seen) and source.value.any_registered:
             return ReadFacts(services, source, Absent("not read"))
-        return ReadFacts(services, source, replayable(c, look, source_view(inventory, look).leader))
+        return ReadFacts(services, source, replayable(c, look, leader))
 
     def check(self, c: Context, f: ReadFacts) -> Verdict:
         down = tuple(

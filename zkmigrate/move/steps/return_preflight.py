@@ -148,6 +148,7 @@ def cost(replay: Reading[ReplayScope]) -> str:
 
 def _source_serves(view: EnsembleView, down: Down | str) -> tuple[Finding, ...]:
     """Check that every server of source serves, or all but one, which is judged by itself."""
+    why = "" if isinstance(down, Down) else down
     if isinstance(down, Down):
         view = view.without(down.host)
     modes = view.modes()
@@ -155,9 +156,9 @@ def _source_serves(view: EnsembleView, down: Down | str) -> tuple[Finding, ...]:
     held = view.complete
     serve = claim(
         "return.source",
-        "every server of source serves",
+        "one server of source leads, and all others follow that are not accepted to be down",
         None if unknown and not held else held,
-        seen=each(modes),
+        seen="; ".join(filter(None, (each(modes), why))),
         needed=view.wanted,
         moves=("repair source first",),
     )
@@ -237,7 +238,7 @@ def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Fin
 MEANINGS = meanings(
     """
     return.source: A server of source does not serve. Cause: The server is down, or out of sync. To do: Repair
-    source first.
+    source first, or accept that one server (source.server-down).
 
     return.dest: No majority of dest serves. Cause: Dest hosts are down. Brokers need dest to hand over in
     order. To do: Bring dest hosts back first.

@@ -141,13 +141,15 @@ def server_down(view: EnsembleView, leader: Reading[Mntr]) -> Down | str:
         return f"{len(silent)} servers do not serve: {', '.join(silent)}"
     ((host, reading),) = silent.items()
     rest = view.without(host)
-    if host in view.observers or not rest.complete:
+    if host in view.observers:
+        return "it has no vote, and only a server with a vote can be accepted"
+    if not rest.complete:
         return "the other servers are not one leader with followers"
     if isinstance(reading, Unknown) and reading.cause not in get_args(NotHeard):
-        return f"it answered: {reading}"
+        return "its answer does not show that it is down"
     serving, majority = rest.followers + 1, (rest.followers + 2) // 2 + 1
     if serving < majority:
-        return f"only {serving} servers serve, and a majority needs {majority}"
+        return f"the number of servers that serve is {serving}, and a majority needs {majority}"
     synced = leader.value.synced_followers if isinstance(leader, Seen) else None
     if synced is None:
         return f"{view.leader} does not report its followers in sync"
@@ -193,9 +195,10 @@ def learners(leader: Reading[Mntr]) -> int | None:
     Followers are left out because one may join or leave at any time. leader: its ``mntr``. Returns None if
     the leader does not report the numbers.
     """
-    if not isinstance(leader, Seen) or leader.value.learners is None:
+    if not isinstance(leader, Seen):
         return None
-    return leader.value.learners - (leader.value.synced_followers or 0)
+    counted, synced = leader.value.learners, leader.value.synced_followers
+    return None if counted is None or synced is None else counted - synced
 
 
 def mntr_of_leader(look: Look, view: EnsembleView) -> Reading[Mntr]:

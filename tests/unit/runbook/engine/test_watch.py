@@ -762,6 +762,7 @@ def test_source_must_be_sick_or_unheard_twice(
     probe = probes.source(lambda: next(views))
     assert [[(f.id, f.held) for f in probe.ask()] for _ in seen] == found
     assert probe.leased
+    assert probe.within_s <= 3, "a silent server must not hide the others for longer"
 
 
 def test_a_sick_source_is_told_with_what_each_server_said() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,10 @@ def test_an_ensemble_of_each_version(version: str) -> None:
     assert isinstance(follower, Seen)
     assert (follower.value.synced_followers, follower.value.learners) == (None, None)
     assert learners(follower) is None
+    assert (
+        learners(Seen(replace(mntr.value, values={**mntr.value.values, "zk_synced_followers": "NaN"})))
+        is None
+    )
 
 
 def test_a_host_that_does_not_serve_is_told_from_one_that_does_not_answer() -> None:
