@@ -118,7 +118,7 @@ def unknown(words: list[str]) -> list[str]:
         except click.UsageError:
             return [words[0]]
         command = found or command
-    parameters = command.get_params(click.Context(command))
+    parameters = command.get_params(click.Context(command, **command.context_settings))
     options = {name for p in parameters for name in (*p.opts, *p.secondary_opts)}
     if command.ignore_unknown_options or command.context_settings.get("ignore_unknown_options"):
         words = [word for word in words if not re.fullmatch(r"-[a-z]", word)]  # of the command that it runs
@@ -154,7 +154,7 @@ def all_options() -> set[str]:
         name
         for command in commands
         if isinstance(command, click.Command)
-        for parameter in command.get_params(click.Context(command))
+        for parameter in command.get_params(click.Context(command, **command.context_settings))
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
 

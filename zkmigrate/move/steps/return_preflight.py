@@ -238,7 +238,7 @@ def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Fin
 MEANINGS = meanings(
     """
     return.source: A server of source does not serve. Cause: The server is down, or out of sync. To do: Repair
-    source first, or accept that one server (source.server-down).
+    source first. One server may stay down by source.server-down.
 
     return.dest: No majority of dest serves. Cause: Dest hosts are down. Brokers need dest to hand over in
     order. To do: Bring dest hosts back first.
