@@ -81,7 +81,7 @@ def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
     assert held[Trouble.SOURCE_SICK] is Held.NO
     assert said == ["srvr"] * 6
     assert [(probe.name, probe.within_s) for probe in asked] == [
-        ("block on 3 hosts", 3.0), ("brokers", math.inf), ("source", math.inf),
+        ("block on 3 hosts", 3.0), ("brokers", math.inf), ("source", 3.0),
     ]  # fmt: skip
     assert window.lease is lease_in_force
 
