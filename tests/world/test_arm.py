@@ -97,7 +97,7 @@ def test_a_host_without_any_address_is_refused_before_anything_is_armed(tmp_path
 
 def arm_words(world: World) -> str:
     """What the step itself would arm a host of this world with."""
-    members = source_members(world.inventory, WorldLook(world))
+    members = source_members(world.inventory, WorldLook(world), world.inventory.source_names)
     assert isinstance(members, Seen)
     return arm_spec(world.inventory, False, members.value)
 

@@ -35,12 +35,12 @@ FEWEST = 20
 PROC = Path("/proc")
 IN_FLAGS = f"digest of {SUPER}"
 """The secret that ZooKeeper reads from a JVM's flags: each server and its shell show it to this machine."""
-_SERVERS = frozenset({"zookeeper.service", "kafka.service"})
+_UNITS_OF_SERVERS = frozenset({"zookeeper.service", "kafka.service"})
 """The units whose logs the servers alone write."""
 _PROCESSES_S, _COPIES_S = 0.5, 10.0
 _OF_BROKERS = {"ssl.keystore.password": STORE, "delegation.token.master.key": TOKENS}
 """The secrets in server.properties, by key."""
-_OF_SERVERS = ("var/lib/zookeeper", "var/lib/kafka", "var/log/journal")
+_FOLDERS_OF_SERVERS = ("var/lib/zookeeper", "var/lib/kafka", "var/log/journal")
 """Directories of hosts that only the servers and journald write."""
 _LINE_OF_KEY = {"PRIVATE KEY": 1, "OPENSSH PRIVATE KEY": 3}
 """The line of a private key's text, counted from 0, that has more of the secret than any other."""
@@ -176,7 +176,7 @@ class Search:
         """Search all files of hosts except the servers' data, and the hosts' logs."""
         self.copies(lab)
         for host in _machines(lab):
-            self.folder(HOSTS, host.root.parent / "upper", f"{host.name}: /", _OF_SERVERS)
+            self.folder(HOSTS, host.root.parent / "upper", f"{host.name}: /", _FOLDERS_OF_SERVERS)
             for unit, said in _logged(lab, host.name).items():
                 self.text(LOGS, f"{host.name}: log of {unit}", said)
             self.cores(host.root, f"{host.name}: /")
@@ -234,7 +234,7 @@ def _logged(lab: LabAccess, host: str) -> dict[str, bytes]:
     for entry in map(json.loads, said.splitlines()):
         message: Any = entry.get("MESSAGE") or ""
         unit = entry.get("_SYSTEMD_UNIT", "the system")
-        if unit in _SERVERS:
+        if unit in _UNITS_OF_SERVERS:
             continue
         lines = found.setdefault(unit, [])
         # A message that is not printable text is a list of its bytes.

@@ -30,10 +30,9 @@ class Surveyed(Recorded):
     """The record of SURVEY.
 
     leader, epoch, learners: source's leader, its epoch and its number of learners beside its followers in
-    sync. ownership: the owners of
-    ephemerals under the chroot. cursors: host → the position in its log up to which SURVEY read.
-    smallest_timeout_ms: T. on_dest: the sessions that own ephemerals under the chroot and are clients of
-    dest; empty in a rehearsal. lease: None if no round trip was measured.
+    sync. ownership: the owners of ephemerals under the chroot. cursors: host → the position in its log up to
+    which SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own ephemerals under the chroot and
+    are clients of dest; empty in a rehearsal. lease: None if no round trip was measured.
     """
 
     step: ClassVar[str] = "survey"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.runbook.accepted import accepted
-from zkmigrate.runbook.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.facts.ensemble import (
@@ -14,6 +14,7 @@ from zkmigrate.zookeeper.facts.ensemble import (
     server_down,
     source_view,
 )
+from zkmigrate.zookeeper.facts.members import Members, source_members
 
 ID = "source.server-down"
 CLAIM = "the server of source serves"
@@ -80,3 +81,8 @@ def servers_to_ask(inventory: Inventory, look: Look) -> tuple[str, ...]:
     rest = view.without(down.host)
     (judged,) = accepted(inventory.accept, (down_finding(rest, down),), look.wall())
     return names if judged.blocks else tuple(rest.servers)
+
+
+def members_to_copy(inventory: Inventory, look: Look) -> Reading[Members]:
+    """Read source's server lines and ports for dest, from the servers that a step asks."""
+    return source_members(inventory, look, servers_to_ask(inventory, look))

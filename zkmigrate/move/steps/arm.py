@@ -21,7 +21,7 @@ from zkmigrate.inventory.inventory import Dest, Inventory, ZooKeeperHost
 from zkmigrate.move.facts.connections import numeric
 from zkmigrate.move.facts.dest_status import DestStates, every_host_in, statuses, unanswered, unknown
 from zkmigrate.move.rules.reform import observer_config, reformed_config
-from zkmigrate.move.rules.server_down import servers_to_ask
+from zkmigrate.move.rules.server_down import members_to_copy
 from zkmigrate.runbook.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
@@ -29,7 +29,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.runbook.model.window import IDLE, Phase
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
-from zkmigrate.zookeeper.facts.members import REJOIN, Members, cut_ports, source_members
+from zkmigrate.zookeeper.facts.members import REJOIN, Members, cut_ports
 
 # Keys that a host's spec must not keep once the inventory names systemd instead of commands.
 COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
@@ -61,7 +61,7 @@ class ArmStep(Step[ArmFacts]):
         spec, dest = f"{zkm_host.run_dir(c.run)}/spec", c.inventory.dest
         return ArmFacts(
             DestStates(hosts, hosts),
-            source_members(c.inventory, look, servers_to_ask(c.inventory, look)),
+            members_to_copy(c.inventory, look),
             look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
             look.each(
                 c.inventory.dest_names,
@@ -108,7 +108,7 @@ class ArmStep(Step[ArmFacts]):
         return (HostVerb(target, "disarm"), *inverses(applied))
 
     def forecast(self, c: Context, look: Look) -> Forecast[ArmFacts]:
-        members = source_members(c.inventory, look, servers_to_ask(c.inventory, look))
+        members = members_to_copy(c.inventory, look)
         if not isinstance(members, Seen):
             raise HostError(f"source's server lines cannot be read: {members}")
         return Forecast(ArmFacts(every_host_in(c, IDLE), members, {}))

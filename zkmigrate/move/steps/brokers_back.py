@@ -69,8 +69,7 @@ class BrokersBackStep(Step[BackFacts]):
 
     def observe(self, c: Context, look: Look) -> BackFacts:
         inventory = c.inventory
-        leader = source_view(inventory, look).leader
-        hosts = inventory.source_names if leader is None else (leader, *inventory.source_names)
+        hosts = source_view(inventory, look).leader_first
         mark = mark_on(look, hosts[0], inventory.kafka.subtree)
         return BackFacts(
             brokers(inventory, look),

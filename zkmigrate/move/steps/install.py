@@ -28,7 +28,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.dependent import AnyDependent, OfDependent, program_hosts, unit_of
 from zkmigrate.move.facts.dest_status import unanswered, unknown
 from zkmigrate.move.facts.records import Installed
-from zkmigrate.move.rules.server_down import servers_to_ask
+from zkmigrate.move.rules.server_down import members_to_copy
 from zkmigrate.move.steps.arm import arm_spec
 from zkmigrate.runbook.model import policy
 from zkmigrate.runbook.model.change import Applied, Changes, InstallProgram, UninstallProgram
@@ -38,7 +38,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.runbook.model.step_record import known
 from zkmigrate.zookeeper.facts.disk import VERSION_2
-from zkmigrate.zookeeper.facts.members import Members, source_members
+from zkmigrate.zookeeper.facts.members import Members
 
 PolicyOf: TypeAlias = Callable[[Inventory, str], tuple[str, ...]]
 """A function that takes an inventory and a host, and returns the lines of that host's policy.
@@ -93,7 +93,7 @@ class InstallStep(OfDependent, Step[InstallFacts]):
         found = look.each(ours, lambda host: policies(look, host))
         if self._allows is not None:
             return InstallFacts(programs, found)
-        members = source_members(c.inventory, look, servers_to_ask(c.inventory, look))
+        members = members_to_copy(c.inventory, look)
         return InstallFacts(
             programs, found, Seen(members.value.ports) if isinstance(members, Seen) else members
         )

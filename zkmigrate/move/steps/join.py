@@ -22,7 +22,7 @@ from zkmigrate.move.facts.dest import written_by_zookeeper
 from zkmigrate.move.facts.dest_status import unanswered, unknown
 from zkmigrate.move.facts.outage import dest_service
 from zkmigrate.move.rules.reform import observer_config
-from zkmigrate.move.rules.server_down import servers_to_ask
+from zkmigrate.move.rules.server_down import members_to_copy
 from zkmigrate.runbook.model.change import Applied, Changes, Discard, MoveAside, PutFile, inverses
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import claim, each, meanings
@@ -43,7 +43,7 @@ from zkmigrate.zookeeper.data.four_letter_words import Srvr
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.disk import VERSION_2
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
-from zkmigrate.zookeeper.facts.members import Members, source_members
+from zkmigrate.zookeeper.facts.members import Members
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class JoinStep(Step[JoinFacts]):
     def observe(self, c: Context, look: Look) -> JoinFacts:
         dest = c.inventory.dest
         view = source_view(c.inventory, look)
-        members = source_members(c.inventory, look, servers_to_ask(c.inventory, look))
+        members = members_to_copy(c.inventory, look)
         servers = dest_view(c.inventory, look).servers
 
         def one(host: str) -> JoinHost:

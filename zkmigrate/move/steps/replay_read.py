@@ -49,12 +49,11 @@ class ReplayReadStep(Reads[ReadFacts]):
     def observe(self, c: Context, look: Look) -> ReadFacts:
         inventory = c.inventory
         services = dest_services(inventory, look)
-        leader = source_view(inventory, look).leader
-        hosts = inventory.source_names if leader is None else (leader, *inventory.source_names)
-        source = registered(look, hosts, inventory.kafka.prefix)
+        view = source_view(inventory, look)
+        source = registered(look, view.leader_first, inventory.kafka.prefix)
         if isinstance(source, Seen) and source.value.any_registered:
             return ReadFacts(services, source, Absent("not read"))
-        return ReadFacts(services, source, replayable(c, look, leader))
+        return ReadFacts(services, source, replayable(c, look, view.leader))
 
     def check(self, c: Context, f: ReadFacts) -> Verdict:
         down = tuple(

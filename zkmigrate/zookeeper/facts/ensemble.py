@@ -103,6 +103,11 @@ class EnsembleView:
         return replace(self, servers={h: r for h, r in self.servers.items() if h != host})
 
     @property
+    def leader_first(self) -> tuple[str, ...]:
+        """The hosts in the order in which to ask them: the leader, then the others."""
+        return tuple(sorted(self.servers, key=lambda host: host != self.leader))
+
+    @property
     def leading(self) -> Srvr | None:
         """The leader's own answer; None without a leader."""
         reading = self.servers[self.leader] if self.leader is not None else None

@@ -41,14 +41,14 @@ class Members:
     ports: tuple[int, ...] = ()
 
 
-def source_members(inventory: Inventory, look: Look, hosts: Iterable[str] = ()) -> Reading[Members]:
-    """Read the members from these source hosts, by default from all.
+def source_members(inventory: Inventory, look: Look, hosts: Iterable[str]) -> Reading[Members]:
+    """Read the members from these source hosts.
 
     The lines are those of the first host that answers. The result is Unknown if hosts have different versions
     of the list, as in the middle of a reconfiguration.
     """
     readings = look.each(
-        hosts or inventory.source_names,
+        hosts,
         lambda host: members(look, host, inventory.source.config, inventory.source_host(host).address),
     )
     seen = {host: reading.value for host, reading in readings.items() if isinstance(reading, Seen)}

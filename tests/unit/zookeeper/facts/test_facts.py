@@ -376,16 +376,24 @@ def test_sources_members_are_its_dynamic_files_lines_byte_for_byte() -> None:
     for host in hosts:
         world.files[host, "/etc/zookeeper/conf/zoo.cfg"] = Seen(b"dynamicConfigFile=/zoo.dynamic.100000000\n")
         world.files[host, "/zoo.dynamic.100000000"] = Seen(b"server.1=a:2888:3888:participant;0.0.0.0:2181\n")
-    found = source_members(inventory(), world)
+    found = source_members(inventory(), world, inventory().source_names)
     lines, ports = ("server.1=a:2888:3888:participant;0.0.0.0:2181",), (2181, 2888, 3888, 8080)
     assert found == Seen(Members(lines, 0x100000000, ports))
     world.files["source1", "/etc/zookeeper/conf/zoo.cfg"] = TIMEOUT
-    assert source_members(inventory(), world) == found, "the others agree"
+    assert source_members(inventory(), world, inventory().source_names) == found, "the others agree"
     world.files["source2", "/etc/zookeeper/conf/zoo.cfg"] = Seen(b"server.1=a:2888:3888\n")
-    _unknown(source_members(inventory(), world), "failed", "source2 0x0, source3 0x100000000")
+    _unknown(
+        source_members(inventory(), world, inventory().source_names),
+        "failed",
+        "source2 0x0, source3 0x100000000",
+    )
     del world.files["source3", "/zoo.dynamic.100000000"]
     world.files["source2", "/etc/zookeeper/conf/zoo.cfg"] = TIMEOUT
-    _unknown(source_members(inventory(), world), "failed", "dynamicConfigFile /zoo.dynamic.100000000")
+    _unknown(
+        source_members(inventory(), world, inventory().source_names),
+        "failed",
+        "dynamicConfigFile /zoo.dynamic.100000000",
+    )
 
 
 @pytest.mark.parametrize("anywhere", ["0.0.0.0", "[::]"])
@@ -394,7 +402,7 @@ def test_an_own_line_that_listens_anywhere_is_no_address_for_dest(anywhere: str)
     world = PreflightWorld()
     text = f"server.1={anywhere}:2888:3888;0.0.0.0:2181\nserver.2=b:2888:3888\n"
     world.files["source1", "/etc/zookeeper/conf/zoo.cfg"] = Seen(text.encode())
-    reading = source_members(inventory(), world)
+    reading = source_members(inventory(), world, inventory().source_names)
     assert isinstance(reading, Seen)
     assert reading.value.lines == ("server.1=10.71.0.11:2888:3888;0.0.0.0:2181", "server.2=b:2888:3888")
 
